@@ -1,0 +1,24 @@
+"""Extreme multi-label classification when labels are missing."""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Ranking": "unmissed.ranking",
+    "UnmissedError": "unmissed.errors",
+    "InputError": "unmissed.errors",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that the command starts at once."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'unmissed' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

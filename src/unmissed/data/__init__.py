@@ -1,0 +1,1 @@
+"""Files and text in, sparse matrices out."""

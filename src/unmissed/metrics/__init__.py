@@ -1,0 +1,1 @@
+"""P, nDCG, PSP, PSnDCG and what goes with them, with their uncertainty."""

@@ -1,0 +1,1 @@
+"""How likely a true label was written down, and what follows from it for the costs of a loss."""

@@ -1,0 +1,1 @@
+"""Results in, tables, figures and pages out; nothing is computed here."""

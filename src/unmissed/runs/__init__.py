@@ -1,0 +1,1 @@
+"""The verbs: train, predict, evaluate, and the folder that they leave behind."""

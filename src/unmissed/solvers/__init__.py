@@ -1,0 +1,1 @@
+"""One block of labels in, weights and a certificate of optimality out."""

@@ -1,0 +1,1 @@
+"""The paper's own tables and figures, regenerated."""
