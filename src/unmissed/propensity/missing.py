@@ -1,0 +1,45 @@
+"""The missing-label simulator: forget true labels as a propensity model says they are forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.propensity.weighting import check_propensities
+
+
+def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -> Any:
+    """Keep each true label l of each row with probability p_l, independently: y* = y b, b ~ Bernoulli(p_l).
+
+    Parameters
+    ----------
+    Y : scipy sparse matrix of shape (n_samples, n_labels)
+        The complete truth; it is not changed.
+    propensities : float or array of n_labels
+        p of every label, or one p for all.
+    rng : numpy Generator
+        One uniform number is drawn per mark, rows first, labels rising. So under one seed a larger p keeps a superset
+        of what a smaller p keeps.
+
+    Returns
+    -------
+    A CSR matrix of the same shape and data type without the dropped marks; it shares no memory with `Y`.
+    """
+    truth = Y.tocsr()
+    if not truth.has_canonical_format:
+        truth = truth.copy()
+        truth.sum_duplicates()
+    n_labels = truth.shape[1]
+    given = np.asarray(propensities, dtype=np.float64)
+    p = check_propensities(np.full(n_labels, given) if given.ndim == 0 else given)
+    if p.size != n_labels:
+        raise InputError(f"{p.size} propensities for {n_labels} labels; one for each was expected")
+    kept = rng.random(truth.nnz) < p[truth.indices]
+    before = np.concatenate([[0], np.cumsum(kept)])  # marks kept among the first i
+    indptr = before[truth.indptr].astype(truth.indptr.dtype)
+    thinned = type(truth)((truth.data[kept], truth.indices[kept], indptr), shape=truth.shape)
+    thinned.has_canonical_format = True
+    return thinned

@@ -1,0 +1,198 @@
+"""Propensity models: from label counts to the probability p that a true label was written down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite, log
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+
+
+class Propensity(Protocol):
+    """A frozen description of p(label was written down | label is true)."""
+
+    def fit(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+        """Return p for every label, 0 < p <= 1, from the label's training count and the number of training rows."""
+
+
+@dataclass(frozen=True)
+class Jain:
+    """1/p = 1 + (ln N - 1) (b + 1)^a (n + b)^-a for a label with n positives among N rows (Jain et al., 2016).
+
+    Usual values: a = 0.55, b = 1.5; 0.5, 0.4 for WikiLSHTC-325K and Wikipedia-500K; 0.6, 2.6 for Amazon-670K and
+    Amazon-3M. A label with one positive gets p = 1/ln N; p rises with the count.
+
+    Parameters
+    ----------
+    a : float, at least 0
+        How fast p falls towards the tail.
+    b : float, above 0
+        Shifts the counts; 0 would give labels without positives the propensity 0.
+    """
+
+    a: float = 0.55
+    b: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.a) and self.a >= 0):
+            raise InputError(f"jain propensity: a must be a finite number of at least 0, not {self.a}")
+        if not (isfinite(self.b) and self.b > 0):
+            raise InputError(f"jain propensity: b must be a finite number above 0, not {self.b}")
+
+    def fit(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+        """Return p for every label; labels without a positive get the smallest p."""
+        counts = _checked_counts(label_counts, n_samples)
+        if n_samples < 3:
+            raise InputError(
+                f"jain propensity needs ln N >= 1, that is at least 3 rows, and there are {n_samples}: "
+                "fewer would make propensities above 1"
+            )
+        with np.errstate(over="ignore"):
+            p = 1.0 / (1.0 + (log(n_samples) - 1.0) * np.power((self.b + 1.0) / (counts + self.b), self.a))
+        if counts.size and not p.min() > 0:
+            raise InputError(
+                f"jain propensity: a = {self.a} and b = {self.b} make a propensity of 0; choose a smaller a"
+            )
+        return p
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same p for every label; p = 1 says that no label is missing."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p <= 1:
+            raise InputError(f"constant propensity: p must be above 0 and at most 1, not {self.p}")
+
+    def fit(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+        """Return p once per label."""
+        return np.full(_checked_counts(label_counts, n_samples).shape, self.p, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class FromTable:
+    """Propensities known from elsewhere: one p per label, in label order.
+
+    Parameters
+    ----------
+    values : array of p, or the path of a file that holds it
+        A `.npy` file, or a text file with one number a line.
+    """
+
+    values: Floats
+
+    def __init__(self, values: npt.ArrayLike | str | os.PathLike[str]) -> None:
+        table: npt.ArrayLike = _read_table(Path(values)) if isinstance(values, str | os.PathLike) else values
+        source = f"{values}" if isinstance(values, str | os.PathLike) else "propensity table"
+        held = np.array(table, dtype=np.float64)
+        if held.ndim != 1 or not held.size:
+            raise InputError(f"{source}: one propensity per label was expected, got an array of shape {held.shape}")
+        wrong = np.flatnonzero(~((held > 0) & (held <= 1)))
+        if wrong.size:
+            raise InputError(
+                f"{source}: label {wrong[0]} has the propensity {held[wrong[0]]}; above 0 and at most 1 was expected "
+                "(for inverse propensities give 1 / value)"
+            )
+        held.setflags(write=False)
+        object.__setattr__(self, "values", held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FromTable) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    def fit(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+        """Return the table, after checking that it has one entry per label."""
+        n_labels = _checked_counts(label_counts, n_samples).size
+        if n_labels != self.values.size:
+            raise InputError(f"the propensity table has {self.values.size} labels, the data has {n_labels}")
+        return self.values.copy()
+
+
+def parse(spec: str) -> Propensity:
+    """Read a model from a word: `jain`, `jain:0.55,1.5`, `constant:0.5`, `table:FILE`."""
+    name, _, argument = spec.partition(":")
+    if name == "table" and argument:
+        return FromTable(argument)
+    numbers = _numbers(argument, spec)
+    if name == "jain" and len(numbers) in (0, 2):
+        return Jain(*numbers)
+    if name == "constant" and len(numbers) == 1:
+        return Constant(*numbers)
+    raise InputError(f"unknown propensity {spec!r}; expected jain, jain:A,B, constant:P or table:FILE")
+
+
+def describe(model: Propensity) -> dict[str, Any]:
+    """Return the model as a value that JSON can hold; `from_description` turns it back into an equal model."""
+    match model:
+        case Jain():
+            return {"model": "jain", "a": model.a, "b": model.b}
+        case Constant():
+            return {"model": "constant", "p": model.p}
+        case FromTable():
+            return {"model": "table", "values": model.values.tolist()}
+    raise InputError(f"{type(model).__name__} is not a propensity model that can be described")
+
+
+def from_description(description: Mapping[str, Any]) -> Propensity:
+    """Return the model that `describe` described."""
+    makers: dict[str, Callable[..., Propensity]] = {"jain": Jain, "constant": Constant, "table": FromTable}
+    arguments = dict(description)
+    name = arguments.pop("model", None)
+    if name not in makers:
+        raise InputError(f"unknown propensity model {name!r}; known: {', '.join(makers)}")
+    try:
+        return makers[name](**arguments)
+    except TypeError as error:
+        raise InputError(f"propensity model {name!r} cannot be made from {sorted(arguments)}") from error
+
+
+def _checked_counts(label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    """Return the counts as float64, one per label, each between 0 and the number of rows."""
+    counts = np.asarray(label_counts, dtype=np.float64)
+    if counts.ndim != 1:
+        raise InputError(f"label counts must be one number per label, not an array of shape {counts.shape}")
+    wrong = np.flatnonzero(~((counts >= 0) & (counts <= n_samples)))
+    if wrong.size:
+        raise InputError(
+            f"label {wrong[0]} has the count {counts[wrong[0]]:g}; between 0 and the {n_samples} rows was expected"
+        )
+    return counts
+
+
+def _numbers(text: str, spec: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")] if text else []
+    except ValueError as error:
+        raise InputError(f"propensity {spec!r}: {text!r} is not a number or a comma-separated pair") from error
+
+
+def _read_table(path: Path) -> Floats:
+    """Read one number per label from a `.npy` file or from the lines of a text file."""
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a table of propensities: {error}") from error
+    values = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            values.append(float(line))
+        except ValueError as error:
+            raise InputError(f"{path}, line {number}: one number was expected, found {line!r}") from error
+    return np.array(values)

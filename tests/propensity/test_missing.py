@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unmissed.errors import InputError
+from unmissed.propensity import drop_labels
+
+
+def truth(n_samples=60, n_labels=9, seed=0, kind=sp.csr_matrix):
+    marks = np.random.default_rng(seed).random((n_samples, n_labels)) < 0.5
+    return kind(marks.astype(np.float32))
+
+
+@given(st.integers(0, 2**32), st.lists(st.floats(0.01, 1), min_size=9, max_size=9))
+def test_what_is_left_is_a_part_of_the_truth_in_canonical_form(seed, p):
+    Y = truth()
+    left = drop_labels(Y, p, np.random.default_rng(seed))
+    assert left.shape == Y.shape
+    assert left.dtype == Y.dtype
+    assert ((Y - left).data >= 0).all()
+    steps = np.diff(left.indices)
+    row_ends = left.indptr[1:-1] - 1
+    assert (np.delete(steps, row_ends[(row_ends >= 0) & (row_ends < steps.size)]) > 0).all()
+
+
+def test_nothing_is_missing_at_p_one_and_the_truth_is_not_shared():
+    Y = truth()
+    left = drop_labels(Y, np.ones(9), np.random.default_rng(0))
+    assert (left != Y).nnz == 0
+    left.data[:] = 7
+    assert (Y.data == 1).all()
+
+
+@given(st.integers(0, 2**32), st.floats(0.1, 0.5), st.floats(0.5, 1))
+def test_a_larger_propensity_keeps_a_superset_under_one_seed(seed, low, high):
+    Y = truth()
+    few, many = (drop_labels(Y, p, np.random.default_rng(seed)) for p in (low, high))
+    assert few.multiply(many).nnz == few.nnz
+
+
+def test_each_label_is_kept_as_often_as_its_propensity_says():
+    n_samples, p = 40_000, np.array([0.1, 0.5, 0.9])
+    Y = sp.csr_matrix(np.ones((n_samples, 3), dtype=np.float32))
+    share = np.asarray(drop_labels(Y, p, np.random.default_rng(5)).mean(axis=0)).ravel()
+    assert (np.abs(share - p) < 5 * np.sqrt(p * (1 - p) / n_samples)).all()
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.coo_array])
+def test_every_sparse_kind_gives_the_same_outcome(kind):
+    expected = drop_labels(truth(), 0.5, np.random.default_rng(1)).toarray()
+    np.testing.assert_array_equal(drop_labels(truth(kind=kind), 0.5, np.random.default_rng(1)).toarray(), expected)
+
+
+def test_the_order_in_which_marks_are_stored_does_not_matter():
+    Y = truth()
+    jumbled = sp.csr_matrix((Y.data, Y.indices.copy(), Y.indptr), shape=Y.shape)
+    for row in range(Y.shape[0]):
+        jumbled.indices[Y.indptr[row] : Y.indptr[row + 1]] = Y.indices[Y.indptr[row] : Y.indptr[row + 1]][::-1]
+    jumbled.has_canonical_format = jumbled.has_sorted_indices = False
+    first, second = (drop_labels(M, 0.5, np.random.default_rng(2)) for M in (Y, jumbled))
+    assert (first != second).nnz == 0
+
+
+def test_bad_propensities_are_refused():
+    with pytest.raises(InputError, match="2 propensities for 9 labels"):
+        drop_labels(truth(), [0.5, 0.5], np.random.default_rng(0))
+    with pytest.raises(InputError, match="label 0 has the propensity 0"):
+        drop_labels(truth(), 0.0, np.random.default_rng(0))

@@ -1,0 +1,152 @@
+import json
+from math import log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unmissed.errors import InputError
+from unmissed.propensity import Constant, FromTable, Jain, describe, from_description, parse
+
+jains = st.builds(Jain, a=st.floats(0, 3), b=st.floats(0.05, 10))
+sizes = st.integers(3, 10**7)
+
+
+@st.composite
+def counted(draw):
+    n_samples = draw(sizes)
+    counts = draw(st.lists(st.integers(0, n_samples), max_size=20))
+    return np.array(counts, dtype=np.int64), n_samples
+
+
+@given(jains, counted())
+def test_jain_propensities_are_probabilities_above_zero(model, case):
+    counts, n_samples = case
+    p = model.fit(counts, n_samples)
+    assert p.dtype == np.float64
+    assert p.shape == counts.shape
+    assert ((p > 0) & (p <= 1)).all()
+
+
+@given(jains, counted())
+def test_more_positives_never_lower_the_propensity(model, case):
+    counts, n_samples = case
+    p = model.fit(np.sort(counts), n_samples)
+    assert (np.diff(p) >= -1e-14).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "n_samples", "a", "b"), [(0, 3, 0.55, 1.5), (1, 15_539, 0.55, 1.5), (37, 490_449, 0.6, 2.6)]
+)
+def test_jain_is_the_formula_of_the_field_written_out(count, n_samples, a, b):
+    K = (log(n_samples) - 1) * (b + 1) ** a
+    inverse = 1 + K * (count + b) ** -a
+    assert Jain(a, b).fit([count], n_samples)[0] == pytest.approx(1 / inverse, rel=1e-14)
+
+
+def test_a_label_with_one_positive_has_the_propensity_one_over_ln_n():
+    assert Jain().fit([1], 1000)[0] == pytest.approx(1 / log(1000), rel=1e-14)
+
+
+def test_labels_without_positives_have_the_smallest_propensity_and_not_zero():
+    p = Jain().fit([0, 1, 2], 100)
+    assert 0 < p[0] < p[1] < p[2]
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 2])
+def test_too_few_rows_for_the_formula_are_refused_with_the_reason(n_samples):
+    with pytest.raises(InputError, match=r"ln N >= 1.*at least 3 rows"):
+        Jain().fit([0], n_samples)
+
+
+@pytest.mark.parametrize(("a", "b"), [(-0.1, 1), (0.5, 0), (0.5, -1), (float("nan"), 1), (0.5, float("inf"))])
+def test_parameters_out_of_range_are_refused(a, b):
+    with pytest.raises(InputError, match=r"jain propensity: [ab] must be"):
+        Jain(a, b)
+
+
+def test_a_propensity_that_underflows_to_zero_is_refused():
+    with pytest.raises(InputError, match="propensity of 0"):
+        Jain(1000.0, 1e-3).fit([0], 100)
+
+
+@pytest.mark.parametrize("counts", [[-1], [11], [float("nan")]])
+def test_counts_that_cannot_be_counts_are_refused(counts):
+    for model in (Jain(), Constant(0.5), FromTable([0.5])):
+        with pytest.raises(InputError, match="label 0 has the count"):
+            model.fit(counts, 10)
+
+
+@pytest.mark.parametrize("p", [0, -0.5, 1.5, float("nan")])
+def test_constant_takes_probabilities_above_zero_only(p):
+    with pytest.raises(InputError, match="constant propensity"):
+        Constant(p)
+
+
+def test_constant_gives_every_label_the_same():
+    assert Constant(0.25).fit([0, 3, 9], 10).tolist() == [0.25] * 3
+
+
+def test_a_table_comes_from_values_from_text_and_from_npy(tmp_path):
+    values = [0.5, 1.0, 0.125]
+    (tmp_path / "p.txt").write_text("0.5\n1\n1.25e-1\n")
+    np.save(tmp_path / "p.npy", np.array(values))
+    models = [FromTable(values), FromTable(tmp_path / "p.txt"), FromTable(str(tmp_path / "p.npy"))]
+    for model in models:
+        assert model.fit([1, 2, 3], 10).tolist() == values
+    assert len(set(models)) == 1
+    assert FromTable([0.5]) != FromTable([0.25])
+
+
+def test_a_table_cannot_be_changed_through_what_fit_returns():
+    model = FromTable([0.5])
+    model.fit([1], 3)[0] = 1.0
+    assert model.fit([1], 3).tolist() == [0.5]
+
+
+def test_a_table_of_another_length_is_refused():
+    with pytest.raises(InputError, match="has 1 labels, the data has 2"):
+        FromTable([0.5]).fit([1, 1], 10)
+
+
+def test_a_table_of_inverse_propensities_is_refused_with_a_hint():
+    with pytest.raises(InputError, match=r"label 1 .* 3\.0.*inverse"):
+        FromTable([1.0, 3.0])
+
+
+def test_a_bad_table_file_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text("0.5\nhalf\n")
+    with pytest.raises(InputError, match=r"line 2.*'half'"):
+        FromTable(path)
+    with pytest.raises(InputError, match="no such file"):
+        FromTable(tmp_path / "none.txt")
+    (tmp_path / "p.npy").write_bytes(b"no array")
+    with pytest.raises(InputError, match="not a table"):
+        FromTable(tmp_path / "p.npy")
+
+
+def test_words_name_models(tmp_path):
+    (tmp_path / "p.txt").write_text("1\n")
+    assert parse("jain") == Jain()
+    assert parse("jain:0.6,2.6") == Jain(0.6, 2.6)
+    assert parse("constant:0.5") == Constant(0.5)
+    assert parse(f"table:{tmp_path / 'p.txt'}") == FromTable([1.0])
+
+
+@pytest.mark.parametrize("spec", ["", "jane", "jain:1", "jain:1,2,3", "jain:a,b", "constant", "constant:", "table:"])
+def test_words_that_name_no_model_are_refused(spec):
+    with pytest.raises(InputError, match="propensity"):
+        parse(spec)
+
+
+@pytest.mark.parametrize("model", [Jain(0.6, 2.6), Constant(0.5), FromTable([0.1, 1 / 3])])
+def test_a_description_survives_json(model):
+    assert from_description(json.loads(json.dumps(describe(model)))) == model
+
+
+@pytest.mark.parametrize("description", [{}, {"model": "jane"}, {"model": "jain", "c": 1}])
+def test_a_description_of_nothing_known_is_refused(description):
+    with pytest.raises(InputError, match="propensity model"):
+        from_description(description)
