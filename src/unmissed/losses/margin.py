@@ -3,7 +3,7 @@
 Each function is plain arithmetic that numpy takes for arrays and Numba for scalars, so that the solvers' kernels wrap
 these very functions with `numba.njit` and the losses of this package evaluate them on matrices. The constants are
 float32 because they then never widen a float32 margin, neither in numpy nor in compiled code; 0, 1 and 2 are exact.
-Every result has the dtype of its margin. Margins are numpy arrays or numpy scalars (a bare Python float would be taken for a float32).
+Every result has the dtype of its margin: a numpy array or numpy scalar (a bare Python float counts as float32).
 """
 
 from typing import Any

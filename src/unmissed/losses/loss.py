@@ -1,0 +1,181 @@
+"""A loss as its two halves, evaluated over (rows, labels) against sparse labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from unmissed.errors import InputError
+from unmissed.losses.half import UNKNOWN, Array, Coefficient, Curve, Facts, Function, Half, Order, as_scores, known
+
+Reduction = Literal["sum", "mean"]
+_BLOCK = 1 << 20  # scores per temporary array when only a sum is wanted
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A pointwise loss: l+ of the score where the label is present, l- where it is not.
+
+    Parameters
+    ----------
+    positive, negative
+        The two halves l+ and l-.
+    name
+        What reports call it.
+    shift
+        A constant (or one a label) by which l+ lies above the loss that is meant; it changes no minimiser, because
+        the number of present labels does not depend on the scores.
+    corrected
+        The facts of l+ after Theorem 1 with p < 1, where they were derived.
+    bounds_zero_one
+        Whether both halves are convex and nowhere below the 0-1 loss.
+    domain
+        The closed interval that scores must lie in.
+
+    Notes
+    -----
+    Labels `Y` are a sparse or dense 0/1 matrix of the scores' shape; a sparse one is never made dense. Scores are a
+    dense matrix, or a sparse one whose *stored* entries are the only (row, label) pairs that take part.
+    """
+
+    positive: Half
+    negative: Half
+    name: str = "loss"
+    shift: Coefficient = 0.0
+    corrected: Facts = UNKNOWN
+    bounds_zero_one: bool = False
+    domain: tuple[float, float] = (-np.inf, np.inf)
+
+    @classmethod
+    def of_margin(cls, curve: Curve, **facts: Any) -> Loss:
+        """Return the loss with l+(s) = phi(s) and l-(s) = phi(-s)."""
+        return cls(Half.of(curve), Half.of(curve.mirrored()), **facts)
+
+    @classmethod
+    def of_functions(cls, positive: Curve | Function, negative: Curve | Function, name: str = "own") -> Loss:
+        """Return a loss from your own two functions of the score; give `Curve`s to have derivatives too."""
+        return cls(Half.of(positive), Half.of(negative), name)
+
+    @property
+    def convex(self) -> bool | None:
+        """Whether both halves are convex in the score for every label, None where unknown."""
+        return known([self.positive.convex, self.negative.convex])
+
+    @property
+    def bounded_below(self) -> bool | None:
+        """Whether both halves are bounded below for every label, None where unknown."""
+        return known([self.positive.bounded_below, self.negative.bounded_below])
+
+    @property
+    def n_labels(self) -> int | None:
+        """The number of labels the loss was made for, None where it is the same for all."""
+        return self.positive.n_labels or self.negative.n_labels
+
+    def take(self, labels: npt.ArrayLike) -> Loss:
+        """Return the loss whose k-th label is labels[k] of this one."""
+        shift = np.asarray(self.shift)[np.asarray(labels)] if np.ndim(self.shift) else self.shift
+        return replace(self, positive=self.positive.take(labels), negative=self.negative.take(labels), shift=shift)
+
+    def value(self, scores: Any, Y: Any) -> Any:
+        """Return the loss of every (row, label) pair, in the shape (and sparsity pattern) of the scores."""
+        return self._each("value", scores, Y)
+
+    def gradient(self, scores: Any, Y: Any) -> Any:
+        """Return the derivative of the summed loss by every score, in the shape of the scores."""
+        return self._each("slope", scores, Y)
+
+    def curvature(self, scores: Any, Y: Any) -> Any:
+        """Return the second derivative by every score: the diagonal of the Hessian, which is all of it."""
+        return self._each("curvature", scores, Y)
+
+    def total(self, scores: Any, Y: Any, reduction: Reduction = "sum") -> float:
+        """Return the sum or mean over all pairs, added up in float64 with temporaries of a few megabytes only."""
+        if reduction not in ("sum", "mean"):
+            raise InputError(f"reduction must be 'sum' or 'mean', not {reduction!r}")
+        if sp.issparse(scores):
+            values = self.value(scores, Y).data
+            total, count = float(values.sum(dtype=np.float64)), values.size
+        else:
+            s = self._checked(scores)
+            present = _Present(Y, s.shape)
+            total = sum(float(self._dense("value", s[a:b], present, a).sum(dtype=np.float64)) for a, b in _blocks(s))
+            count = s.size
+        return total / max(count, 1) if reduction == "mean" else total
+
+    def _each(self, order: Order, scores: Any, Y: Any) -> Any:
+        if sp.issparse(scores):
+            return self._stored(order, scores, Y)
+        s = self._checked(scores)
+        return self._dense(order, s, _Present(Y, s.shape), 0)
+
+    def _dense(self, order: Order, s: Array, present: _Present, start: int) -> Array:
+        """Return l- everywhere, then l+ written over it at the present labels of rows start, start + 1, ..."""
+        out = self.negative.evaluate(order, s)
+        rows, labels = present.within(start, start + len(s))
+        out[rows, labels] = self.positive.take(labels).evaluate(order, s[rows, labels])
+        return out
+
+    def _stored(self, order: Order, scores: Any, Y: Any) -> sp.csr_array:
+        """Return the same over the stored entries of sparse scores."""
+        given = sp.csr_array(scores, copy=True)
+        given.sum_duplicates()
+        given.data = self._checked(given.data, given.shape)
+        labels = given.indices
+        values = self.negative.take(labels).evaluate(order, given.data)
+        rows = np.repeat(np.arange(given.shape[0]), np.diff(given.indptr))
+        hits = _Present(Y, given.shape).among(rows, labels)
+        values[hits] = self.positive.take(labels[hits]).evaluate(order, given.data[hits])
+        return sp.csr_array((values, labels, given.indptr), shape=given.shape)
+
+    def _checked(self, scores: Any, shape: tuple[int, ...] | None = None) -> Array:
+        s = as_scores(scores)
+        shape = s.shape if shape is None else shape
+        if len(shape) != 2:
+            raise InputError(f"scores must be a matrix of rows and labels, not of shape {shape}")
+        if self.n_labels not in (None, shape[1]):
+            raise InputError(f"the loss was made for {self.n_labels} labels, the scores have {shape[1]}")
+        low, high = self.domain
+        if s.size and (s.min() < low or s.max() > high):
+            raise InputError(f"scores of {self.name} must lie in [{low:g}, {high:g}]; found {s.min():g} to {s.max():g}")
+        return s
+
+
+class _Present:
+    """The pairs at which a label is present, sorted by row."""
+
+    def __init__(self, Y: Any, shape: tuple[int, ...]) -> None:
+        if np.shape(Y) != tuple(shape):
+            raise InputError(f"labels have shape {np.shape(Y)}, scores have shape {tuple(shape)}")
+        matrix = sp.csr_array(Y)
+        if np.any((matrix.data != 0) & (matrix.data != 1)):
+            raise InputError("labels must be 0 or 1")
+        if not matrix.has_canonical_format or not np.all(matrix.data):
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+            matrix.eliminate_zeros()
+            if np.any(matrix.data != 1):
+                raise InputError("labels name a (row, label) pair twice")
+        self._matrix = matrix
+
+    def within(self, start: int, stop: int) -> tuple[Array, Array]:
+        """Return rows (counted from `start`) and labels of the present pairs between two rows."""
+        pointer = self._matrix.indptr[start : stop + 1]
+        rows = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
+        return rows, self._matrix.indices[pointer[0] : pointer[-1]]
+
+    def among(self, rows: Array, labels: Array) -> Array:
+        """Return which of the given pairs, sorted by row and label, are present."""
+        own_rows, own_labels = self.within(0, self._matrix.shape[0])
+        width = np.int64(self._matrix.shape[1])
+        return np.isin(rows * width + labels, own_rows * width + own_labels, assume_unique=True)
+
+
+def _blocks(s: Array) -> Iterator[tuple[int, int]]:
+    height = max(1, _BLOCK // max(s.shape[1], 1))
+    for start in range(0, len(s), height):
+        yield start, min(start + height, len(s))

@@ -1,0 +1,104 @@
+"""What unbiasedness costs: bias and variance of an estimated loss, exactly, over the two outcomes of one label."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.losses.correction import AnyLoss, unbiased
+from unmissed.losses.half import Array, as_scores
+from unmissed.losses.loss import Loss
+
+
+class Moments(NamedTuple):
+    """Mean, bias and variance of a loss estimated from one observed label, per score."""
+
+    mean: Array
+    bias: Array
+    variance: Array
+
+    @property
+    def squared_error(self) -> Array:
+        """The mean squared error of the estimate: bias^2 + variance."""
+        return self.bias**2 + self.variance
+
+
+class LossVariance(NamedTuple):
+    """The true risk and the moments of its estimates: the plain loss, the unbiased one, and that with 1/p clipped."""
+
+    risk: Array
+    plain: Moments
+    unbiased: Moments
+    clipped: Moments | None
+
+
+def moments(estimate: Loss, truth: Loss, scores: npt.ArrayLike, p: npt.ArrayLike, relevance: npt.ArrayLike) -> Moments:
+    """Return mean, bias and variance of `estimate` on an observed label against `truth` on the true one.
+
+    The observed label is 1 with probability q = p * relevance. Over its two outcomes the estimate has the mean
+    q l+ + (1 - q) l- and the variance q (1 - q) (l+ - l-)^2; the risk is relevance l*+ + (1 - relevance) l*-.
+    """
+    s = as_scores(scores)
+    r = _probability(relevance, "relevance")
+    q = _probability(p, "p") * r
+    present, absent = estimate.positive.value(s), estimate.negative.value(s)
+    mean = q * present + (1 - q) * absent
+    risk = r * truth.positive.value(s) + (1 - r) * truth.negative.value(s)
+    return Moments(mean, mean - risk, q * (1 - q) * (present - absent) ** 2)
+
+
+def loss_variance(
+    loss: AnyLoss,
+    p: npt.ArrayLike,
+    *,
+    scores: npt.ArrayLike,
+    relevance: npt.ArrayLike = 1.0,
+    max_inverse: float | None = None,
+) -> LossVariance:
+    """Return what Theorem 1 buys and costs: per score the bias and variance of the plain, unbiased and clipped loss.
+
+    With d = l*+ - l*-, r = relevance and c the weight in place of 1/p (1 for the plain loss), the bias is
+    r (c p - 1) d and the variance r p (1 - r p) c^2 d^2: zero bias at c = 1/p costs a variance of r (1/p - r) d^2.
+    A mean over n independent labels has the same bias and a variance n times smaller.
+
+    Parameters
+    ----------
+    loss
+        A `Loss` for complete labels, or a pair of functions (l+, l-).
+    p
+        Propensity, a number or one a label (along the last axis of the scores).
+    scores
+        Where to look.
+    relevance
+        P(Y* = 1), a number or an array that broadcasts with the scores. 1 asks about a label known to be true.
+    max_inverse
+        Where to clip 1/p in the third estimate, which is left out without it.
+
+    Examples
+    --------
+    >>> from unmissed.losses import hinge, loss_variance
+    >>> seen = loss_variance(hinge(), 0.1, scores=[2.0], max_inverse=4)
+    >>> [float(m.bias[0].round(3)) for m in (seen.plain, seen.unbiased, seen.clipped)]
+    [2.7, 0.0, 1.8]
+    >>> [float(m.variance[0].round(3)) for m in (seen.plain, seen.unbiased, seen.clipped)]
+    [0.81, 81.0, 12.96]
+    """
+    truth = loss if isinstance(loss, Loss) else Loss.of_functions(*loss)
+    s = as_scores(scores)
+    r = _probability(relevance, "relevance")
+    exact = moments(unbiased(truth, p), truth, s, p, r)
+    clipped = None
+    if max_inverse is not None:
+        clipped = moments(unbiased(truth, p, max_inverse=max_inverse), truth, s, p, r)
+    risk = r * truth.positive.value(s) + (1 - r) * truth.negative.value(s)
+    return LossVariance(risk, moments(truth, truth, s, p, r), exact, clipped)
+
+
+def _probability(values: npt.ArrayLike, name: str) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if not np.all((array >= 0) & (array <= 1)):
+        raise InputError(f"{name} must lie in [0, 1]")
+    return array
