@@ -1,1 +1,23 @@
 """Files and text in, sparse matrices out."""
+
+from unmissed.data import catalog
+from unmissed.data.dataset import Dataset
+from unmissed.data.sources import load, load_labels, read_texts
+from unmissed.data.store import open_store, write_store
+from unmissed.data.synthetic import Corpus, make_corpus
+from unmissed.data.text import TextFeatures
+from unmissed.data.xmc_text import write_xmc
+
+__all__ = [
+    "Corpus",
+    "Dataset",
+    "TextFeatures",
+    "catalog",
+    "load",
+    "load_labels",
+    "make_corpus",
+    "open_store",
+    "read_texts",
+    "write_store",
+    "write_xmc",
+]

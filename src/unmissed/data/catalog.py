@@ -1,0 +1,49 @@
+"""The six data sets of the paper's table: their statistics, and the constants A and B of their propensity model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unmissed.errors import InputError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the paper's table of data sets.
+
+    `points_per_label` (APpL) and `labels_per_point` (ALpP) are as printed there; `a` and `b` are the constants of the
+    propensity model p = 1 / (1 + (ln N - 1) (b + 1)^a (n_l + b)^-a).
+    """
+
+    name: str
+    n_train: int
+    n_test: int
+    n_labels: int
+    n_features: int
+    points_per_label: float
+    labels_per_point: float
+    a: float
+    b: float
+
+
+_ENTRIES = (
+    Entry("EURLex-4K", 15_539, 3_809, 3_993, 5_000, 25.7, 5.3, 0.55, 1.5),
+    Entry("AmazonCat-13K", 1_186_239, 306_782, 13_330, 203_882, 448.5, 5.04, 0.55, 1.5),
+    Entry("Wikipedia-31K", 14_146, 6_616, 30_938, 101_938, 8.5, 18.6, 0.55, 1.5),
+    Entry("WikiLSHTC-325K", 1_778_351, 587_084, 325_056, 1_617_899, 17.4, 3.2, 0.5, 0.4),
+    Entry("Wikipedia-500K", 1_813_391, 783_743, 501_070, 2_381_304, 24.7, 4.7, 0.5, 0.4),
+    Entry("Amazon-670K", 490_499, 153_025, 670_091, 135_909, 3.9, 5.4, 0.6, 2.6),
+)
+
+
+def known() -> tuple[Entry, ...]:
+    """Return all entries, in the table's order."""
+    return _ENTRIES
+
+
+def find(name: str) -> Entry:
+    """Return the entry of a data set by its name, whatever the case of its letters."""
+    for entry in _ENTRIES:
+        if entry.name.casefold() == name.casefold():
+            return entry
+    raise InputError(f"unknown data set {name!r}; the catalogue knows {', '.join(entry.name for entry in _ENTRIES)}")

@@ -1,0 +1,171 @@
+"""Dataset: features X, labels Y, and the names of both where they are known."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.data.text import TextFeatures
+
+_SLICE = 1 << 20  # elements hashed at a time
+LARGEST = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows with features and labels.
+
+    Parameters
+    ----------
+    X : sparse matrix of shape (n_samples, n_features)
+        Kept as a `csr_matrix` of float32, each row sorted by feature and without duplicates.
+    Y : sparse matrix of shape (n_samples, n_labels)
+        Kept in the same form; entries are 1 where the label was written down.
+    label_names : identifiers of the labels, or None
+    feature_names : names of the features, or None
+    label_titles : readable names of the labels, or None
+    text : the map from text to features that made X, or None
+    n_unknown_labels : how many label marks were left out because the training set does not know the label
+    trusted : X and Y are in that form already and need not be looked at
+    """
+
+    X: sparse.csr_matrix
+    Y: sparse.csr_matrix
+    label_names: list[str] | None = None
+    feature_names: list[str] | None = None
+    text: TextFeatures | None = field(default=None, repr=False)
+    label_titles: list[str] | None = field(default=None, repr=False)
+    n_unknown_labels: int = 0
+    trusted: InitVar[bool] = False
+
+    def __post_init__(self, trusted: bool) -> None:
+        if not trusted:
+            object.__setattr__(self, "X", canonical_features(self.X))
+            object.__setattr__(self, "Y", canonical_labels(self.Y))
+        if self.X.shape[0] != self.Y.shape[0]:
+            raise InputError(f"X has {self.X.shape[0]} rows and Y {self.Y.shape[0]}; expected as many")
+        _check_names("label_names", self.label_names, self.n_labels)
+        _check_names("label_titles", self.label_titles, self.n_labels)
+        _check_names("feature_names", self.feature_names, self.n_features)
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset(n_samples={self.n_samples}, n_features={self.n_features}, n_labels={self.n_labels}, "
+            f"{self.X.nnz} values, {self.Y.nnz} label marks)"
+        )
+
+    @property
+    def n_samples(self) -> int:
+        """The number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns of X."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_labels(self) -> int:
+        """The number of columns of Y."""
+        return int(self.Y.shape[1])
+
+    @cached_property
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """How many rows each label has."""
+        return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over shapes, indices, values and names; the same whatever file the data came from."""
+        state = hashlib.sha256()
+        for matrix in (self.X, self.Y):
+            state.update(repr(tuple(int(size) for size in matrix.shape)).encode())
+            _hash_array(state, matrix.indptr, np.dtype("<i8"))
+            _hash_array(state, matrix.indices, np.dtype("<i8"))
+            _hash_array(state, matrix.data, np.dtype("<f4"))
+        for names in (self.label_names, self.feature_names):
+            state.update(b"-" if names is None else b"+")
+            for name in names or ():
+                encoded = name.encode()
+                state.update(len(encoded).to_bytes(8, "little") + encoded)
+        return state.hexdigest()
+
+
+def canonical_features(X: Any) -> sparse.csr_matrix:
+    """Return X as a canonical `csr_matrix` of float32, or say why it cannot be one; the argument is left as it is."""
+    features = _canonical(X, "X")
+    finite = np.isfinite(features.data)
+    if not finite.all():
+        row = int(np.searchsorted(features.indptr, int(np.argmin(finite)), side="right")) - 1
+        raise InputError(f"X holds a value in row {row} that is not a finite float32")
+    return features
+
+
+def canonical_labels(Y: Any) -> sparse.csr_matrix:
+    """Return Y as a canonical `csr_matrix` of ones in float32, or say why it cannot be one."""
+    labels = _canonical(Y, "Y")
+    if not labels.data.all():
+        labels = labels.copy()
+        labels.eliminate_zeros()
+    odd = labels.data != 1
+    if odd.any():
+        place = int(np.argmax(odd))
+        row = int(np.searchsorted(labels.indptr, place, side="right")) - 1
+        raise InputError(f"Y holds {labels.data[place]:g} in row {row}; expected 1 for a label, 0 or nothing elsewhere")
+    return labels
+
+
+def _canonical(matrix: Any, name: str) -> sparse.csr_matrix:
+    if not sparse.issparse(matrix):
+        matrix = np.asarray(matrix)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            raise InputError(f"{name} must be a two-dimensional numeric matrix, best a scipy.sparse CSR matrix")
+    if max(matrix.shape) > LARGEST:
+        raise InputError(f"{name} has shape {matrix.shape}; at most {LARGEST} rows and columns are supported")
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"{name} holds {matrix.dtype}; expected numbers")
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite and is refused as such
+        result = sparse.csr_matrix(matrix, dtype=np.float32)
+    try:
+        result.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"{name} is not a sound CSR matrix: {error}") from error
+    if not result.has_canonical_format:
+        result = result.copy()
+        result.sum_duplicates()
+    return assemble(result.data, result.indices, result.indptr, result.shape)
+
+
+def assemble(
+    data: npt.NDArray[np.float32], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: tuple[int, int]
+) -> sparse.csr_matrix:
+    """Make a `csr_matrix` of arrays known to be canonical, without a copy and without a look at them."""
+    wanted = np.int32 if data.size <= LARGEST else np.int64
+    empty: Any = shape  # scipy's stubs do not know that a shape makes an empty matrix of a given type
+    matrix = sparse.csr_matrix(empty, dtype=np.float32)
+    matrix.data = np.asarray(data)  # a plain view of a memory-mapped array: slices of it are much cheaper
+    matrix.indices = np.asarray(indices).astype(wanted, copy=False)
+    matrix.indptr = np.asarray(indptr).astype(wanted, copy=False)
+    matrix.has_sorted_indices = True
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _check_names(what: str, names: Sequence[str] | None, n: int) -> None:
+    if names is not None and len(names) != n:
+        raise InputError(f"{what} has {len(names)} entries; expected {n}")
+
+
+def _hash_array(state: Any, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+    for begin in range(0, array.size, _SLICE):
+        state.update(np.ascontiguousarray(array[begin : begin + _SLICE], dtype=dtype).data)

@@ -1,0 +1,90 @@
+"""Lists of names: as two plain arrays for an archive, and as the files that stand beside a data file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.archive import write_text
+from unmissed.errors import InputError
+
+
+def pack_names(prefix: str, names: Sequence[str] | None) -> dict[str, npt.NDArray[Any]]:
+    """Turn names into `<prefix>_utf8` (all bytes, end to end) and `<prefix>_ends` (where each name ends)."""
+    if names is None:
+        return {}
+    try:
+        encoded = [name.encode() for name in names]
+    except UnicodeEncodeError as error:
+        raise InputError(f"a name cannot be written as UTF-8: {error}") from error
+    ends = np.cumsum([len(name) for name in encoded], dtype=np.int64) if encoded else np.zeros(0, np.int64)
+    return {f"{prefix}_utf8": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{prefix}_ends": ends}
+
+
+def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str] | None:
+    """Turn the two arrays of `pack_names` back into names; None where they are not there."""
+    if f"{prefix}_ends" not in arrays:
+        return None
+    whole = arrays[f"{prefix}_utf8"].tobytes()
+    ends = [0, *arrays[f"{prefix}_ends"].tolist()]
+    try:
+        return [whole[begin:end].decode() for begin, end in pairwise(ends)]
+    except UnicodeDecodeError as error:
+        raise InputError(f"the stored {prefix} are damaged: {error}") from error
+
+
+def names_beside(path: str | os.PathLike[str], filename: str, n: int) -> list[str] | None:
+    """Read `filename` in the folder of `path`, one name a line, if it is there and has `n` lines."""
+    beside = Path(path).parent / filename
+    if not beside.is_file():
+        return None
+    names = _text(beside).split("\n")
+    if names[-1] == "":
+        names.pop()
+    return [name.removesuffix("\r") for name in names] if len(names) == n else None
+
+
+def write_names_beside(path: str | os.PathLike[str], filename: str, names: Sequence[str] | None) -> None:
+    """Write `filename` into the folder of `path`; a file that says something else is not overwritten."""
+    if names is None:
+        return
+    beside = Path(path).parent / filename
+    for number, name in enumerate(names):
+        if "\n" in name or name.endswith("\r"):
+            raise InputError(f"name {number}, {name!r}, cannot stand in {beside}: it holds a line break")
+    text = "".join(f"{name}\n" for name in names)
+    if beside.exists():
+        if _text(beside) != text:
+            raise InputError(f"{beside}: exists already with other names; write into another folder")
+        return
+    write_text(beside, text)
+
+
+def titles_beside(path: str | os.PathLike[str], names: Sequence[str]) -> list[str] | None:
+    """Read readable names from `label_names.tsv` (identifier, tab, name) beside `path`, if it is there."""
+    beside = Path(path).parent / "label_names.tsv"
+    if not beside.is_file():
+        return None
+    titles: dict[str, str] = {}
+    for number, line in enumerate(_text(beside).split("\n"), start=1):
+        if not line.strip():
+            continue
+        identifier, tab, title = line.removesuffix("\r").partition("\t")
+        if not tab:
+            raise InputError(f"{beside}:{number}: expected an identifier, a tab and a name")
+        titles[identifier] = title
+    return [titles.get(name, name) for name in names]
+
+
+def _text(path: Path) -> str:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as stream:
+            return stream.read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text: {error}") from error

@@ -1,0 +1,223 @@
+"""Which file holds what: `load` and `load_labels` look at a path, read it, and match it to the training set."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from unmissed.archive import MANIFEST
+from unmissed.data import json_lines
+from unmissed.data.dataset import Dataset, assemble
+from unmissed.data.names import names_beside, titles_beside
+from unmissed.data.npz import read_npz, split_pair
+from unmissed.data.store import open_store
+from unmissed.data.streams import bare_suffix
+from unmissed.data.text import TextFeatures
+from unmissed.data.xmc_text import read_xmc
+from unmissed.errors import InputError
+from unmissed.progress import Progress, silent
+
+PathLike = str | os.PathLike[str]
+_XMC = (".txt", ".svm", ".xmc")
+_JSON = (".jsonl", ".ndjson")
+_FORMS = "a store folder, .txt (XMC text) or .jsonl, both also .gz or .xz, or a pair 'X.npz,Y.npz'"
+
+
+def load(
+    path: PathLike,
+    *,
+    like: Dataset | None = None,
+    text: TextFeatures | None = None,
+    header: bool = True,
+    one_based: bool = False,
+    progress: Progress = silent,
+) -> Dataset:
+    """Read a data set: XMC text, JSON lines, a store folder, or a pair of `.npz` files.
+
+    Parameters
+    ----------
+    path : the file or folder; for a pair of scipy's files `X.npz,Y.npz`
+    like : the training set. Text goes through its text features, labels are matched to its label names (unknown ones
+        are left out and counted in `n_unknown_labels`), and sizes must agree.
+    text : how JSON lines become features; fitted on this file, unless it is fitted already
+    header, one_based : for XMC text: whether the first line holds the sizes, whether indices begin with 1
+    """
+    form = _form(path)
+    if form == "json":
+        return _load_json(path, like, text, progress)
+    if form == "xmc":
+        dataset = _load_xmc(path, like, header, one_based, progress)
+    elif form == "npz":
+        dataset = read_npz(_pair(path))
+    else:
+        dataset = open_store(path)
+    return dataset if like is None else _match(path, dataset, like)
+
+
+def load_labels(
+    path: PathLike,
+    *,
+    like_names: list[str] | None = None,
+    n_labels: int | None = None,
+    header: bool = True,
+    one_based: bool = False,
+    progress: Progress = silent,
+) -> tuple[sparse.csr_matrix, list[str] | None, int]:
+    """Read Y alone, its label names, and how many label marks were left out because `like_names` does not know them."""
+    form = _form(path)
+    if form == "json":
+        return json_lines.binarize(json_lines.read_label_lists(path, progress), like_names)
+    wanted = n_labels if like_names is None else len(like_names)
+    if form == "xmc":
+        _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=wanted, progress=progress)
+        names = names_beside(path, "labels.txt", Y.shape[1])
+    else:
+        dataset = read_npz(_pair(path)) if form == "npz" else open_store(path)
+        Y, names = dataset.Y, dataset.label_names
+    Y, n_unknown = _match_labels(path, Y, names, like_names, wanted)
+    return Y, names if like_names is None else like_names, n_unknown
+
+
+def read_texts(path: PathLike, progress: Progress = silent) -> list[str]:
+    """Read the texts of JSON lines; their labels need not be there."""
+    if _form(path) != "json":
+        raise InputError(f"{path}: holds no texts; expected JSON lines ({', '.join(_JSON)}, also .gz or .xz)")
+    return json_lines.read_texts(path, progress)
+
+
+def holds_text(path: PathLike) -> bool:
+    """Tell whether this path is JSON lines, that is, whether its features have to be made from text."""
+    return _form(path) == "json"
+
+
+def _form(path: PathLike) -> str:
+    """Return `store`, `npz`, `json` or `xmc`, or say what would have been expected."""
+    if split_pair(path) is not None:
+        return "npz"
+    place = Path(path)
+    if place.is_dir():
+        if (place / MANIFEST).is_file():
+            return "store"
+        beside = ("labels.txt", "features.txt")
+        inside = sorted(e.name for e in place.iterdir() if bare_suffix(e) in _XMC + _JSON and e.name not in beside)
+        hint = f"; did you mean one of its files: {', '.join(inside[:5])}?" if inside else ""
+        if any(_is_idx(entry) for entry in place.iterdir()):
+            hint = "; it holds idx files (as MNIST's), which are no multi-label data set"
+        raise InputError(f"{path}: a folder, but not a store (it has no {MANIFEST}){hint}")
+    if not place.exists():
+        raise InputError(f"{path}: no such file or folder")
+    suffix = bare_suffix(place)
+    if suffix in _JSON:
+        return "json"
+    if suffix in _XMC:
+        return "xmc"
+    if suffix == ".npz":
+        raise InputError(f"{path}: one half of a data set; give both files as 'X.npz,Y.npz'")
+    if _is_idx(place):
+        raise InputError(f"{path}: an idx file of images or classes (as MNIST's), not a multi-label data set")
+    raise InputError(f"{path}: cannot tell the format by the name; expected {_FORMS}")
+
+
+def _is_idx(path: Path) -> bool:
+    return "-idx" in path.name and "ubyte" in path.name
+
+
+def _pair(path: PathLike) -> tuple[Path, Path]:
+    pair = split_pair(path)
+    assert pair is not None
+    return pair
+
+
+def _load_xmc(path: PathLike, like: Dataset | None, header: bool, one_based: bool, progress: Progress) -> Dataset:
+    X, Y = read_xmc(
+        path,
+        header=header,
+        one_based=one_based,
+        n_features=None if like is None else like.n_features,
+        n_labels=None if like is None else like.n_labels,
+        progress=progress,
+    )
+    return Dataset(
+        X,
+        Y,
+        label_names=names_beside(path, "labels.txt", Y.shape[1]),
+        feature_names=names_beside(path, "features.txt", X.shape[1]),
+        trusted=True,
+    )
+
+
+def _load_json(path: PathLike, like: Dataset | None, text: TextFeatures | None, progress: Progress) -> Dataset:
+    if like is not None:
+        if like.text is None or like.label_names is None:
+            raise InputError(f"{path}: holds texts, but the training set's features were not made from text")
+        text = like.text
+    texts, label_lists = json_lines.read_documents(path, progress)
+    if not texts:
+        raise InputError(f"{path}: holds no documents; expected one JSON object a line")
+    Y, names, n_unknown = json_lines.binarize(label_lists, None if like is None else like.label_names)
+    if text is not None and text.is_fitted:
+        X = text.transform(texts, progress)
+    else:
+        text = TextFeatures() if text is None else dataclasses.replace(text)
+        X = text.fit_transform(texts, progress)
+    return Dataset(
+        X,
+        Y,
+        label_names=names,
+        feature_names=text.terms_,
+        label_titles=titles_beside(path, names) if like is None else like.label_titles,
+        text=text,
+        n_unknown_labels=n_unknown,
+        trusted=True,
+    )
+
+
+def _match(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
+    """Give a data set the training set's columns, or say why it cannot have them."""
+    if dataset.n_features != like.n_features:
+        raise InputError(f"{path}: has {dataset.n_features} features; the training set has {like.n_features}")
+    if dataset.feature_names and like.feature_names and dataset.feature_names != like.feature_names:
+        raise InputError(f"{path}: its features have other names than those of the training set")
+    Y, n_unknown = _match_labels(path, dataset.Y, dataset.label_names, like.label_names, like.n_labels)
+    return Dataset(
+        dataset.X,
+        Y,
+        label_names=like.label_names,
+        feature_names=like.feature_names,
+        label_titles=like.label_titles,
+        text=like.text,
+        n_unknown_labels=dataset.n_unknown_labels + n_unknown,
+        trusted=True,
+    )
+
+
+def _match_labels(
+    path: PathLike,
+    Y: sparse.csr_matrix,
+    names: Sequence[str] | None,
+    like_names: Sequence[str] | None,
+    n_labels: int | None,
+) -> tuple[sparse.csr_matrix, int]:
+    """Put Y's columns into the order of `like_names`; returns it and the number of marks left out."""
+    if names is None or like_names is None or names == like_names:
+        if n_labels is not None and Y.shape[1] != n_labels:
+            raise InputError(f"{path}: has {Y.shape[1]} labels; the training set has {n_labels}")
+        return Y, 0
+    place = {name: column for column, name in enumerate(like_names)}
+    if len(place) != len(like_names):
+        raise InputError(f"{path}: labels cannot be matched by name: the training set's label names are not unique")
+    target = np.array([place.get(name, -1) for name in names], dtype=np.int64)[Y.indices]
+    known = target >= 0
+    rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[known]
+    order = np.lexsort((target[known], rows))
+    columns = target[known][order].astype(np.int32)
+    pointers = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=Y.shape[0]))))
+    if ((np.diff(columns) == 0) & (np.diff(rows) == 0)).any():
+        raise InputError(f"{path}: two of its labels have the same name")
+    matched = assemble(np.ones(columns.size, np.float32), columns, pointers, (Y.shape[0], len(like_names)))
+    return matched, int(known.size - known.sum())

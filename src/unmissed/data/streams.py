@@ -1,0 +1,158 @@
+"""Bytes of plain, gzip and xz files in blocks of whole lines, whatever way the lines end."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from unmissed.errors import InputError
+from unmissed.progress import Progress, silent
+
+CHUNK = 1 << 20
+COMPRESSIONS = (".gz", ".xz")
+_GZIP_MAGIC = b"\x1f\x8b"
+_XZ_MAGIC = b"\xfd7zXZ\x00"
+_BOM = b"\xef\xbb\xbf"
+_FOREIGN_MARKS = {
+    b"\xff\xfe": "UTF-16 (or UTF-32)",
+    b"\xfe\xff": "UTF-16",
+    b"BZh": "bzip2",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstandard",
+}
+
+
+def bare_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the suffix that names the format: `.txt` for both `a.txt` and `a.txt.gz`."""
+    path = Path(path)
+    return (Path(path.stem).suffix if path.suffix.lower() in COMPRESSIONS else path.suffix).lower()
+
+
+def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[bytearray, int]]:
+    """Give a file's bytes, decompressed, in blocks of whole lines: a buffer and how many of its bytes are the block.
+
+    Each block ends with a newline; the buffer is used again for the next one. A byte-order mark at the beginning is
+    left out, a missing last newline put in. Lines longer than a block make the buffer grow. An empty file, a truncated
+    or damaged one and one in another encoding are refused with the line reached.
+    """
+    line = 1
+    buffer = bytearray(2 * CHUNK)
+    filled = 0  # bytes in the buffer, all of one unfinished line
+    first = True
+    with _open(path) as (stream, raw, size, kind):
+        while True:
+            if len(buffer) - filled < CHUNK:
+                buffer = buffer[:filled] + bytearray(len(buffer))
+            try:
+                with memoryview(buffer) as view, view[filled : filled + CHUNK] as room:
+                    n_read = stream.readinto(room)
+            except EOFError as error:
+                raise InputError(f"{path}:{line}: the {kind} file is truncated, at this line or after it") from error
+            except (OSError, zlib.error, lzma.LZMAError) as error:
+                raise InputError(
+                    f"{path}:{line}: the {kind} file is damaged, at this line or after it: {error}"
+                ) from error
+            if first:
+                n_read -= _strip_mark(path, buffer, n_read)
+                first = False
+            if n_read == 0:
+                break
+            end = buffer.rfind(b"\n", filled, filled + n_read) + 1
+            filled += n_read
+            if end:
+                yield buffer, end
+                line += buffer.count(b"\n", 0, end)
+                buffer[: filled - end] = buffer[end:filled]
+                filled -= end
+            progress(raw.tell(), size)
+    if filled:
+        buffer[filled : filled + 1] = b"\n"
+        yield buffer, filled + 1
+
+
+def lines(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[int, bytes]]:
+    """Give a file's lines without their ends, each with its number from 1."""
+    number = 0
+    for buffer, end in line_blocks(path, progress):
+        for line in bytes(buffer[:end]).split(b"\n")[:-1]:
+            number += 1
+            yield number, line.removesuffix(b"\r")
+
+
+@contextmanager
+def write_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Give a stream that is compressed as the path's suffix says; the file appears whole or not at all."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as raw:
+            with _compressor(raw, target.suffix.lower()) as stream:
+                yield stream
+            raw.flush()
+            os.fsync(raw.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _strip_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) -> int:
+    """Remove a byte-order mark from the beginning, and say how many bytes it had; refuse what is not UTF-8 text."""
+    if n_read == 0 or (n_read == len(_BOM) and buffer.startswith(_BOM)):
+        raise InputError(f"{path}:1: the file is empty")
+    for mark, name in _FOREIGN_MARKS.items():
+        if buffer.startswith(mark, 0, n_read):
+            raise InputError(f"{path}:1:1: looks like {name}; expected UTF-8 text, plain, gzip or xz")
+    if not buffer.startswith(_BOM, 0, n_read):
+        return 0
+    buffer[: n_read - len(_BOM)] = buffer[len(_BOM) : n_read]
+    return len(_BOM)
+
+
+@contextmanager
+def _open(path: str | os.PathLike[str]) -> Iterator[tuple[Any, IO[bytes], int, str]]:
+    """Open a file for reading: the decompressed stream, the raw one, its size, and what kind of file it is."""
+    try:
+        raw = open(path, "rb")  # noqa: SIM115  (closed below)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with raw:
+        size = os.fstat(raw.fileno()).st_size
+        magic = raw.read(len(_XZ_MAGIC))
+        raw.seek(0)
+        if magic.startswith(_GZIP_MAGIC):
+            with gzip.GzipFile(fileobj=raw, mode="rb") as unzipped:
+                yield unzipped, raw, size, "gzip"
+        elif magic == _XZ_MAGIC:
+            with lzma.LZMAFile(raw, "rb") as unpacked:
+                yield unpacked, raw, size, "xz"
+        else:
+            suffix = Path(path).suffix.lower()
+            if magic and suffix in COMPRESSIONS:
+                raise InputError(f"{path}:1:1: not a {suffix[1:]} file, though its name says so")
+            yield raw, raw, size, "plain"
+
+
+@contextmanager
+def _compressor(raw: IO[bytes], suffix: str) -> Iterator[Any]:
+    if suffix == ".gz":
+        with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0, filename="") as stream:
+            yield stream
+    elif suffix == ".xz":
+        with lzma.LZMAFile(raw, "wb", preset=3) as packed:
+            yield packed
+    else:
+        yield raw

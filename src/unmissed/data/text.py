@@ -1,0 +1,178 @@
+"""TextFeatures: documents to rows of length 1 with entries (1 + ln count) ln(N / df), learned on the training text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from unmissed.archive import open_arrays, read_manifest, write_archive
+from unmissed.data.dataset import assemble
+from unmissed.data.names import pack_names, unpack_names
+from unmissed.errors import InputError, NotFittedError
+from unmissed.progress import Progress, silent
+
+KIND = "text features"
+VERSION = 1
+
+
+@dataclass(eq=False)
+class TextFeatures:
+    """TF-IDF: a term that occurs c times in a document weighs (1 + ln c) idf, and each row has length 1.
+
+    The inverse document frequency is ln(N / df), where df of the N training documents have the term; with `smooth`
+    it is scikit-learn's ln((1 + N) / (1 + df)) + 1. Terms are runs of two or more letters or digits, in lower case.
+
+    Parameters
+    ----------
+    ngrams : the shortest and the longest run of words that is a term
+    min_df : leave out terms that fewer training documents have
+    max_features : keep this many terms, those with most occurrences, or None for all
+    smooth : scikit-learn's smoothed idf
+    """
+
+    ngrams: tuple[int, int] = (1, 1)
+    min_df: int = 1
+    max_features: int | None = None
+    smooth: bool = False
+    terms_: list[str] | None = field(default=None, init=False, repr=False)
+    idf_: npt.NDArray[np.float32] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shortest, longest = self.ngrams = (int(self.ngrams[0]), int(self.ngrams[1]))
+        if not 1 <= shortest <= longest:
+            raise InputError(f"ngrams is {self.ngrams}; expected two numbers with 1 <= shortest <= longest")
+        if self.min_df < 1:
+            raise InputError(f"min_df is {self.min_df}; expected a number of documents of at least 1")
+        if self.max_features is not None and self.max_features < 1:
+            raise InputError(f"max_features is {self.max_features}; expected at least 1")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the constructor was told, ready for JSON."""
+        return {
+            "ngrams": list(self.ngrams),
+            "min_df": self.min_df,
+            "max_features": self.max_features,
+            "smooth": self.smooth,
+        }
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether terms and their weights have been learned."""
+        return self.terms_ is not None
+
+    def fit(self, texts: Sequence[str], progress: Progress = silent) -> TextFeatures:
+        """Learn terms and their weights from training documents."""
+        self.fit_transform(texts, progress)
+        return self
+
+    def fit_transform(self, texts: Sequence[str], progress: Progress = silent) -> sparse.csr_matrix:
+        """Learn from training documents, and return their features."""
+        counter = self._counter(None)
+        try:
+            counts = counter.fit_transform(_told(texts, progress))
+        except ValueError as error:  # no terms at all, or none that are frequent enough
+            raise InputError(f"no terms to learn from {len(texts)} texts with min_df={self.min_df}: {error}") from error
+        self.terms_ = [str(term) for term in counter.get_feature_names_out()]
+        self.idf_ = inverse_document_frequency(counts, smooth=self.smooth)
+        return weigh_terms(counts, self.idf_)
+
+    def transform(self, texts: Iterable[str], progress: Progress = silent) -> sparse.csr_matrix:
+        """Return the features of documents; terms that training did not know are left out."""
+        if self.terms_ is None or self.idf_ is None:
+            raise NotFittedError("these text features have not been fitted; call fit with the training texts first")
+        counter = self._counter(self.terms_)
+        return weigh_terms(counter.transform(_told(texts, progress)), self.idf_)
+
+    def count_terms(self, texts: Sequence[str], progress: Progress = silent) -> int:
+        """Return how many features `fit` would make of these texts, without weighing them."""
+        if self.min_df > 1 or self.max_features is not None:
+            return len(TextFeatures(**self.options).fit(texts, progress).terms_ or ())
+        terms: set[str] = set()
+        analyze = self._counter(None).build_analyzer()
+        for text in _told(texts, progress):
+            terms.update(analyze(text))
+        return len(terms)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write options, terms and weights as a new archive folder."""
+        write_archive(folder, self.to_arrays(), kind=KIND, version=VERSION, options=self.options)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, verify: bool = False) -> TextFeatures:
+        """Open what `save` wrote; it transforms bit for bit like the one saved."""
+        manifest = read_manifest(folder, KIND)
+        return cls.from_arrays(manifest.get("options", {}), open_arrays(folder, manifest, verify=verify), str(folder))
+
+    def to_arrays(self, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
+        """Return what was learned as plain arrays."""
+        if self.terms_ is None or self.idf_ is None:
+            raise NotFittedError("text features can be stored only after fit")
+        return {**pack_names(f"{prefix}terms", self.terms_), f"{prefix}idf": self.idf_}
+
+    @classmethod
+    def from_arrays(
+        cls, options: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], where: str, prefix: str = ""
+    ) -> TextFeatures:
+        """Build fitted text features from their options and the arrays of `to_arrays`."""
+        try:
+            made = cls(**options)
+            made.terms_ = unpack_names(f"{prefix}terms", arrays)
+            made.idf_ = np.array(arrays[f"{prefix}idf"], dtype=np.float32)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{where}: not readable as text features: {error}") from error
+        if made.terms_ is None or len(made.terms_) != made.idf_.size:
+            raise InputError(f"{where}: text features with {made.idf_.size} weights need as many terms")
+        return made
+
+    def _counter(self, terms: Sequence[str] | None) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        if terms is not None:
+            return CountVectorizer(ngram_range=self.ngrams, vocabulary=terms, dtype=np.float32)
+        return CountVectorizer(
+            ngram_range=self.ngrams, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
+        )
+
+
+def inverse_document_frequency(counts: sparse.csr_matrix, *, smooth: bool = False) -> npt.NDArray[np.float32]:
+    """Return ln(N / df) per term, or scikit-learn's ln((1 + N) / (1 + df)) + 1; terms that occur nowhere get 0."""
+    n_documents = counts.shape[0]
+    df = np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64)
+    if smooth:
+        idf = np.log((1 + n_documents) / (1 + df)) + 1
+    else:
+        idf = np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0)
+    return idf.astype(np.float32)
+
+
+def weigh_terms(counts: sparse.csr_matrix, idf: npt.NDArray[np.float32]) -> sparse.csr_matrix:
+    """Return (1 + ln count) idf with rows scaled to length 1, in canonical form."""
+    counts = sparse.csr_matrix(counts, dtype=np.float32)
+    counts.sum_duplicates()
+    counts.data = (1 + np.log(counts.data)) * idf[counts.indices]
+    counts.eliminate_zeros()
+    lengths = np.sqrt(
+        np.bincount(_row_of(counts), weights=counts.data.astype(np.float64) ** 2, minlength=counts.shape[0])
+    )
+    counts.data /= lengths.astype(np.float32)[_row_of(counts)]
+    return assemble(counts.data, counts.indices, counts.indptr, counts.shape)
+
+
+def _row_of(matrix: sparse.csr_matrix) -> npt.NDArray[np.int64]:
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _told(texts: Iterable[str], progress: Progress) -> Iterator[str]:
+    """Give the texts one by one and tell how many have been taken."""
+    total = len(texts) if isinstance(texts, Sequence) else None
+    for done, text in enumerate(texts):
+        if done % 256 == 0:
+            progress(done, total)
+        yield text

@@ -1,0 +1,315 @@
+"""The text format of the XMC repository: a header `rows features labels`, then one row a line: `3,17 0:0.5 12:1`."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from unmissed.data.dataset import LARGEST, Dataset, assemble
+from unmissed.data.names import write_names_beside
+from unmissed.data.streams import line_blocks, write_stream
+from unmissed.errors import InputError
+from unmissed.kernels import xmc_text as kernels
+from unmissed.progress import Progress, silent
+
+Array = npt.NDArray[Any]
+_BATCH = 1 << 16  # entries formatted at a time
+_PLAIN = (1e-13, 1e15)  # magnitudes that the formatter writes itself
+_LONGEST = 40  # bytes that one entry can take
+_TOKEN = re.compile(rb"[^ \t\r\n]+")
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What a file must keep to: rows where the header says how many, features and labels from `base` on."""
+
+    rows: int | None
+    features: int | None
+    labels: int | None
+    base: int
+    source: str  # who says so
+
+
+class _Pieces:
+    """Arrays that arrive piece by piece; joining them frees each piece as soon as it is copied."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self.pieces: list[Array] = []
+        self.size = 0
+
+    def add(self, piece: Array) -> None:
+        self.pieces.append(piece.astype(self.dtype))
+        self.size += piece.size
+
+    def join(self) -> Array:
+        whole = np.empty(self.size, self.dtype)
+        end = self.size
+        while self.pieces:
+            piece = self.pieces.pop()
+            whole[end - piece.size : end] = piece
+            end -= piece.size
+        return whole
+
+    def highest(self) -> int:
+        return max((int(piece.max()) for piece in self.pieces if piece.size), default=-1)
+
+
+class _Reader:
+    """The state of one reading: what has been read so far, and the line that comes next."""
+
+    def __init__(self, path: str | os.PathLike[str], sizes: _Sizes, line: int) -> None:
+        self.path, self.sizes, self.line = path, sizes, line
+        self.n_rows = 0
+        self.labels, self.label_lengths = _Pieces(np.int32), _Pieces(np.int32)
+        self.indices, self.values, self.feature_lengths = _Pieces(np.int32), _Pieces(np.float32), _Pieces(np.int32)
+        self.room = 0
+
+    def _make_room(self, n_bytes: int) -> None:
+        """Have arrays for the worst that so many bytes can hold; pages never written to cost nothing."""
+        if n_bytes <= self.room:
+            return
+        self.room = n_bytes
+        self.label_ends, self.feature_ends = np.empty(n_bytes, np.int64), np.empty(n_bytes, np.int64)
+        self.label_buffer = np.empty(n_bytes // 2 + 1, np.int32)
+        self.index_buffer, self.value_buffer = (
+            np.empty(n_bytes // 3 + 1, np.int32),
+            np.empty(n_bytes // 3 + 1, np.float32),
+        )
+        self.doubts = np.empty((n_bytes // 3 + 1, 3), np.int64)
+
+    def read(self, block: bytearray, begin: int, end: int) -> None:
+        """Read the lines that stand in a block from byte `begin` to `end`."""
+        sizes = self.sizes
+        view = np.frombuffer(block, np.uint8, end)
+        self._make_room(view.size)
+        most = LARGEST if sizes.rows is None else sizes.rows
+        wrong, at, n_rows, n_marks, n_values, n_doubts, rising = kernels.parse_lines(
+            view,
+            begin,
+            sizes.base,
+            most - self.n_rows,
+            LARGEST if sizes.features is None else sizes.features,
+            LARGEST if sizes.labels is None else sizes.labels,
+            self.label_ends,
+            self.label_buffer,
+            self.feature_ends,
+            self.index_buffer,
+            self.value_buffer,
+            self.doubts,
+        )
+        for place, first, last in self.doubts[:n_doubts].tolist():
+            self.value_buffer[place] = self._convert(block, begin, first, last)
+        if not rising:
+            self._sort(block, begin, n_rows, n_marks)
+        if wrong != kernels.FINE:
+            raise self._complaint(block, begin, int(at), _describe(wrong, block, int(at), sizes))
+        self.labels.add(self.label_buffer[:n_marks])
+        self.indices.add(self.index_buffer[:n_values])
+        self.values.add(self.value_buffer[:n_values])
+        self.label_lengths.add(np.diff(self.label_ends[:n_rows], prepend=0))
+        self.feature_lengths.add(np.diff(self.feature_ends[:n_rows], prepend=0))
+        self.n_rows += n_rows
+        self.line += block.count(b"\n", begin, end)
+
+    def finish(self) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+        """Give X and Y."""
+        sizes = self.sizes
+        if sizes.rows is not None and self.n_rows < sizes.rows:
+            last = max(self.line - 1, 1)
+            raise InputError(
+                f"{self.path}:{last}: the file ends after {self.n_rows} rows; the header says {sizes.rows}"
+            )
+        n_features = self.indices.highest() + 1 if sizes.features is None else sizes.features
+        n_labels = self.labels.highest() + 1 if sizes.labels is None else sizes.labels
+        X = assemble(
+            self.values.join(), self.indices.join(), _pointers(self.feature_lengths.join()), (self.n_rows, n_features)
+        )
+        labels = self.labels.join()
+        Y = assemble(
+            np.ones(labels.size, np.float32), labels, _pointers(self.label_lengths.join()), (self.n_rows, n_labels)
+        )
+        return X, Y
+
+    def _convert(self, block: bytearray, begin: int, first: int, last: int) -> np.float32:
+        """Convert a value that the kernel could not round with certainty."""
+        number = float(block[first:last])
+        if abs(number) >= float(np.finfo(np.float32).max) * (1 + 2.0**-25):
+            raise self._complaint(block, begin, first, _describe(kernels.NOT_FINITE, block, first, self.sizes))
+        return np.float32(number)
+
+    def _sort(self, block: bytearray, begin: int, n_rows: int, n_marks: int) -> None:
+        """Sort the rows of a block and refuse the first duplicate."""
+        for ends, indices, values, what in (
+            (self.label_ends, self.label_buffer, np.zeros(n_marks, np.float32), "label"),
+            (self.feature_ends, self.index_buffer, self.value_buffer, "feature"),
+        ):
+            row, place = kernels.sort_rows(ends, n_rows, indices, values)
+            if row >= 0:
+                at = _nth_token(block, begin, int(row), int(place), what)
+                code = kernels.DUPLICATE_LABEL if what == "label" else kernels.DUPLICATE_FEATURE
+                raise self._complaint(block, begin, at, _describe(code, block, at, self.sizes))
+
+    def _complaint(self, block: bytearray, begin: int, at: int, what: str) -> InputError:
+        line = self.line + block.count(b"\n", begin, at)
+        column = at - (block.rfind(b"\n", 0, at) + 1) + 1
+        return InputError(f"{self.path}:{line}:{column}: {what}")
+
+
+def read_xmc(
+    path: str | os.PathLike[str],
+    *,
+    header: bool = True,
+    one_based: bool = False,
+    n_features: int | None = None,
+    n_labels: int | None = None,
+    progress: Progress = silent,
+) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    """Read X and Y from a file in the XMC repository's text format, plain, `.gz` or `.xz`.
+
+    Without a header, the sizes are those given, or follow from the largest indices. Rows whose indices are out of
+    order are sorted. Anything malformed raises InputError with file, line and column.
+    """
+    blocks = line_blocks(path, progress)
+    block, end = next(blocks)
+    begin = 0
+    if header:
+        begin = block.index(b"\n") + 1
+        sizes = _read_header(path, bytes(block[:begin]), int(one_based))
+    else:
+        sizes = _Sizes(None, n_features, n_labels, int(one_based), "the training set")
+    reader = _Reader(path, sizes, 2 if header else 1)
+    reader.read(block, begin, end)
+    for block, end in blocks:
+        reader.read(block, 0, end)
+    return reader.finish()
+
+
+def _read_header(path: str | os.PathLike[str], line: bytes, base: int) -> _Sizes:
+    expected = "expected a header of three whole numbers, 'rows features labels'"
+    tokens = list(_TOKEN.finditer(line))
+    for token in tokens[:3]:
+        if not token.group().isdigit():
+            raise InputError(f"{path}:1:{token.start() + 1}: {_shown(token.group())} is no size; {expected}")
+        if len(token.group()) > 20 or int(token.group()) > LARGEST:
+            raise InputError(f"{path}:1:{token.start() + 1}: {_shown(token.group())} is too large; at most {LARGEST}")
+    if len(tokens) != 3:
+        column = tokens[3].start() + 1 if len(tokens) > 3 else len(line.rstrip()) + 1
+        raise InputError(f"{path}:1:{column}: the first line has {len(tokens)} entries; {expected}")
+    rows, features, labels = (int(token.group()) for token in tokens)
+    return _Sizes(rows, features, labels, base, "the header")
+
+
+def _pointers(lengths: Array) -> Array:
+    pointers = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=pointers[1:])
+    return pointers
+
+
+def _nth_token(block: bytearray, begin: int, row: int, place: int, what: str) -> int:
+    """Find the byte at which a row's n-th label or feature stands."""
+    for _ in range(row):
+        begin = block.index(b"\n", begin) + 1
+    end = block.index(b"\n", begin)
+    pattern = rb"[0-9]+(?=[,\s])" if what == "label" else rb"[0-9]+(?=:)"
+    return [match.start() for match in re.finditer(pattern, bytes(block[begin : end + 1]))][place] + begin
+
+
+def _describe(code: int, block: bytearray, at: int, sizes: _Sizes) -> str:
+    """Say what is wrong at a byte, and what was expected."""
+    found = _TOKEN.match(block, at)
+    token = found.group() if found else b""
+    for byte in token:
+        if byte >= 0x7F or byte < 0x20:
+            return f"byte 0x{byte:02X} does not belong here; expected ASCII text (is this another encoding or format?)"
+    start = re.match(rb"[0-9]+", token)
+    index = start.group().decode() if start else ""
+    shown = _shown(token)
+
+    def allowed(n: int | None) -> str:
+        least, most = sizes.base, (LARGEST if n is None else n) - 1 + sizes.base
+        if n is None:
+            return f"expected {least} to {most}"
+        return f"{sizes.source} allows {least} to {most}" if n else f"{sizes.source} allows none"
+
+    texts = {
+        kernels.NO_INDEX: f"expected a whole number, found {shown}",
+        kernels.NEGATIVE_INDEX: f"{shown} is negative; expected an index of at least {sizes.base}",
+        kernels.LABEL_OUT_OF_RANGE: f"label {index} is out of range: {allowed(sizes.labels)}",
+        kernels.FEATURE_OUT_OF_RANGE: f"feature {index} is out of range: {allowed(sizes.features)}",
+        kernels.NO_COLON: f"expected a colon after the feature's index, found {shown}",
+        kernels.NOT_A_NUMBER: f"expected a number after the colon, found {shown}",
+        kernels.NOT_FINITE: f"{shown} is not a finite float32",
+        kernels.DUPLICATE_LABEL: f"label {index} stands twice in this row",
+        kernels.DUPLICATE_FEATURE: f"feature {index} stands twice in this row",
+        kernels.EXTRA_ROW: f"a row too many: the header says {sizes.rows}",
+    }
+    if code == kernels.NOT_A_NUMBER and re.fullmatch(rb"[+-]?(nan|inf|infinity)", token, re.IGNORECASE):
+        code = kernels.NOT_FINITE
+    return texts[code]
+
+
+def _shown(token: bytes) -> str:
+    if not token:
+        return "the end of the line or a blank"
+    text = token[:40].decode("ascii", "backslashreplace")
+    return f"'{text}{'...' if len(token) > 40 else ''}'"
+
+
+def write_xmc(dataset: Dataset, path: str | os.PathLike[str], *, progress: Progress = silent) -> None:
+    """Write a data set in the XMC repository's text format, compressed if the name ends in `.gz` or `.xz`.
+
+    Numbers get the fewest digits that read back to the same float32. Known names go to `labels.txt` and `features.txt`
+    beside the file. The file appears whole or not at all.
+    """
+    write_names_beside(path, "labels.txt", dataset.label_names)
+    write_names_beside(path, "features.txt", dataset.feature_names)
+    X, Y = dataset.X, dataset.Y
+    n_samples = dataset.n_samples
+    with write_stream(path) as stream:
+        stream.write(f"{n_samples} {dataset.n_features} {dataset.n_labels}\n".encode())
+        first = 0
+        while first < n_samples:
+            last = min(_rows_within(X, first), _rows_within(Y, first), first + _BATCH)
+            stream.write(_format(X[first:last], Y[first:last]))
+            first = last
+            progress(first, n_samples)
+
+
+def _rows_within(matrix: sparse.csr_matrix, first: int) -> int:
+    """Return the end of the longest run of rows from `first` on, at least one, that has a batch of entries."""
+    end = int(np.searchsorted(matrix.indptr, int(matrix.indptr[first]) + _BATCH, side="right")) - 1
+    return max(first + 1, end)
+
+
+def _format(X: sparse.csr_matrix, Y: sparse.csr_matrix) -> bytes:
+    """Return the lines of some rows."""
+    values = np.array(X.data, np.float32)
+    size = np.abs(values)
+    spelled = np.flatnonzero((size != 0) & ((size < _PLAIN[0]) | (size > _PLAIN[1])))
+    texts = [_spell(value) for value in values[spelled]]
+    out = np.empty(_LONGEST * (values.size + Y.nnz) + 2 * X.shape[0], np.uint8)
+    n_bytes = kernels.format_rows(
+        Y.indptr.astype(np.int64),
+        np.array(Y.indices, np.int32),
+        X.indptr.astype(np.int64),
+        np.array(X.indices, np.int32),
+        values,
+        spelled,
+        np.cumsum([len(text) for text in texts], dtype=np.int64),
+        np.frombuffer(bytearray(b"".join(texts)), np.uint8),
+        out,
+    )
+    return out[:n_bytes].tobytes()
+
+
+def _spell(value: np.float32) -> bytes:
+    """Write a very small or very large number so that it reads back to the same float32."""
+    text = np.format_float_scientific(value, unique=True, trim="-")
+    return (text if np.float32(float(text)) == value else repr(float(value))).encode()

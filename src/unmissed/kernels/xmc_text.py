@@ -1,0 +1,416 @@
+"""The XMC repository's text format, parsed and formatted: `3,17 0:0.5 12:1` is one row of labels and features.
+
+Bytes are ASCII; the kernels see whole lines, each ended by a newline, so that no loop needs to look for the end.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed._jit import kernel
+
+Array = npt.NDArray[Any]
+
+# What can be wrong with a line; `unmissed.data.xmc_text` puts these into words.
+FINE = 0
+NO_INDEX = 1
+NEGATIVE_INDEX = 2
+LABEL_OUT_OF_RANGE = 3
+FEATURE_OUT_OF_RANGE = 4
+NO_COLON = 5
+NOT_A_NUMBER = 6
+NOT_FINITE = 7
+DUPLICATE_LABEL = 8
+DUPLICATE_FEATURE = 9
+EXTRA_ROW = 10
+
+_NEWLINE, _TAB, _RETURN, _BLANK = 10, 9, 13, 32
+_PLUS, _COMMA, _MINUS, _POINT, _COLON = 43, 44, 45, 46, 58
+_ZERO, _NINE, _LOWER_E, _UPPER_E = 48, 57, 101, 69
+
+_FULL = 10**17  # a mantissa this large takes no more digits
+_EXACT = 2**53
+_LEAST_POWER, _MOST_POWER = -90, 60
+_POWERS = np.array([float(f"1e{e}") for e in range(_LEAST_POWER, _MOST_POWER + 1)])
+_TOO_LARGE = 3.402823567e38  # just below the first double that rounds to an infinite float32
+_DOUBT = 1e-15  # more than the relative error of mantissa times power
+
+
+@kernel()
+def _skip_blanks(block, at):
+    """Step over blanks, tabs and the carriage return of a CRLF."""
+    byte = block[at]
+    while byte in (_BLANK, _TAB) or (byte == _RETURN and block[at + 1] == _NEWLINE):
+        at += 1
+        byte = block[at]
+    return at
+
+
+@kernel()
+def _ends(block, at):
+    """Tell whether a token may end before this byte."""
+    byte = block[at]
+    return byte in (_BLANK, _NEWLINE, _TAB) or (byte == _RETURN and block[at + 1] == _NEWLINE)
+
+
+@kernel()
+def _read_index(block, at):
+    """Read digits as a whole number that stops growing beyond 2^40, far above every allowed index."""
+    number = np.int64(0)
+    byte = np.int64(block[at])
+    while byte >= _ZERO and byte <= _NINE:
+        if number < 1 << 40:
+            number = number * 10 + (byte - _ZERO)
+        at += 1
+        byte = np.int64(block[at])
+    return number, at
+
+
+@kernel()
+def _read_exponent(block, at):
+    """Read the exponent after an `e`: its value, the place after it, and whether it has digits."""
+    negative = block[at] == _MINUS
+    if negative or block[at] == _PLUS:
+        at += 1
+    exponent, after = _read_index(block, at)
+    exponent = min(exponent, np.int64(1 << 30))
+    return -exponent if negative else exponent, after, after > at
+
+
+@kernel()
+def _read_long_value(block, at):
+    """Read any decimal number as float32; see `_read_value`, which takes the short ones.
+
+    Up to 2^53 and powers of ten up to 22 one double operation is exact to the last bit. Beyond, the product is off by
+    less than 1e-15; where that could matter for the float32 the caller is asked to convert the token itself.
+    """
+    begin = at
+    negative = block[at] == _MINUS
+    if negative or block[at] == _PLUS:
+        at += 1
+    mantissa = np.int64(0)
+    scale = np.int64(0)
+    n_digits = 0
+    whole = True  # all digits are in the mantissa
+    after_point = False
+    while True:
+        digit = np.int64(block[at]) - _ZERO
+        if digit >= 0 and digit <= 9:
+            n_digits += 1
+            if mantissa < _FULL:
+                mantissa = mantissa * 10 + digit
+                scale -= after_point
+            else:
+                whole = whole and digit == 0
+                scale += not after_point
+        elif block[at] == _POINT and not after_point:
+            after_point = True
+        else:
+            break
+        at += 1
+    good = n_digits > 0
+    if good and (block[at] == _LOWER_E or block[at] == _UPPER_E):
+        exponent, at, good = _read_exponent(block, at + 1)
+        scale += exponent
+    if not (good and _ends(block, at)):
+        return np.float32(0), begin, NOT_A_NUMBER, False
+    sign = np.float32(-1) if negative else np.float32(1)
+    if mantissa == 0 or scale < _LEAST_POWER:
+        return sign * np.float32(0), at, FINE, False
+    if scale > _MOST_POWER:
+        return np.float32(0), begin, NOT_FINITE, False
+    value = mantissa * _POWERS[scale - _LEAST_POWER]
+    if value >= _TOO_LARGE:
+        return np.float32(0), at, FINE, True
+    if whole and mantissa <= _EXACT and scale >= -22 and scale <= 22:
+        if scale < 0:
+            value = mantissa / _POWERS[-scale - _LEAST_POWER]
+        return sign * np.float32(value), at, FINE, False
+    rounded = np.float32(value * (1 - _DOUBT))
+    return sign * rounded, at, FINE, rounded != np.float32(value * (1 + _DOUBT))
+
+
+@kernel()
+def _read_value(block, at):
+    """Read a decimal number as float32: its value, the place after it, FINE or what is wrong, and whether in doubt.
+
+    The usual case is here: at most 15 digits, perhaps a point, no sign and no exponent, exact by one division.
+    """
+    begin = at
+    limit = at + 15
+    mantissa = np.int64(0)
+    byte = np.int64(block[at])
+    while byte >= _ZERO and byte <= _NINE and at < limit:
+        mantissa = mantissa * 10 + (byte - _ZERO)
+        at += 1
+        byte = np.int64(block[at])
+    if at > begin and byte in (_BLANK, _NEWLINE):
+        return np.float32(mantissa), at, FINE, False
+    if at > begin and byte == _POINT:
+        at += 1
+        point = at
+        byte = np.int64(block[at])
+        while byte >= _ZERO and byte <= _NINE and at < limit:
+            mantissa = mantissa * 10 + (byte - _ZERO)
+            at += 1
+            byte = np.int64(block[at])
+        if byte in (_BLANK, _NEWLINE):
+            return np.float32(mantissa / _POWERS[at - point - _LEAST_POWER]), at, FINE, False
+    return _read_long_value(block, begin)
+
+
+@kernel()
+def _read_labels(block, at, base, n_labels, labels, n_read):
+    """Read `3,17` at the beginning of a line; `3:` turns out to be a feature, of a row without labels."""
+    begin = at
+    first = n_read
+    rising = True
+    while True:
+        number, after = _read_index(block, at)
+        if after == at:
+            wrong = NEGATIVE_INDEX if block[at] == _MINUS else NO_INDEX
+            return wrong, at, n_read, rising
+        if block[after] == _COLON and n_read == first:
+            return FINE, begin, n_read, True
+        if block[after] != _COMMA and not _ends(block, after):
+            return NO_INDEX, after, n_read, rising
+        number -= base
+        if number < 0 or number >= n_labels:
+            return LABEL_OUT_OF_RANGE, at, n_read, rising
+        if n_read > first:
+            if labels[n_read - 1] == number:
+                return DUPLICATE_LABEL, at, n_read, rising
+            rising = rising and labels[n_read - 1] < number
+        labels[n_read] = number
+        n_read += 1
+        if block[after] != _COMMA:
+            return FINE, after, n_read, rising
+        at = after + 1
+
+
+@kernel()
+def _read_features(block, at, base, n_features, indices, values, n_read, doubts, n_doubts):
+    """Read `0:0.5 12:1` to the end of the line; places of values in doubt go to `doubts`."""
+    first = n_read
+    rising = True
+    while True:
+        at = _skip_blanks(block, at)
+        if block[at] == _NEWLINE:
+            return FINE, at, n_read, n_doubts, rising
+        number, after = _read_index(block, at)
+        if after == at:
+            wrong = NEGATIVE_INDEX if block[at] == _MINUS else NO_INDEX
+            return wrong, at, n_read, n_doubts, rising
+        if block[after] != _COLON:
+            return NO_COLON, after, n_read, n_doubts, rising
+        number -= base
+        if number < 0 or number >= n_features:
+            return FEATURE_OUT_OF_RANGE, at, n_read, n_doubts, rising
+        if n_read > first:
+            if indices[n_read - 1] == number:
+                return DUPLICATE_FEATURE, at, n_read, n_doubts, rising
+            rising = rising and indices[n_read - 1] < number
+        begin = after + 1
+        value, at, wrong, in_doubt = _read_value(block, begin)
+        if wrong != FINE:
+            return wrong, at, n_read, n_doubts, rising
+        if in_doubt:
+            doubts[n_doubts, 0] = n_read
+            doubts[n_doubts, 1] = begin
+            doubts[n_doubts, 2] = at
+            n_doubts += 1
+        indices[n_read] = number
+        values[n_read] = value
+        n_read += 1
+
+
+@kernel()
+def parse_lines(
+    block: Array,
+    begin: int,
+    base: int,
+    most_rows: int,
+    n_features: int,
+    n_labels: int,
+    label_ends: Array,
+    labels: Array,
+    feature_ends: Array,
+    indices: Array,
+    values: Array,
+    doubts: Array,
+) -> tuple[int, int, int, int, int, int, bool]:
+    """Parse whole lines from `begin` on into flat arrays; row r owns what lies between its ends and those before.
+
+    Returns FINE or what is wrong, the byte where, the rows, label marks and values read, how many values are in doubt,
+    and whether all rows were in rising order of index (`sort_rows` finds duplicates in those that were not).
+    """
+    at = begin
+    n_rows = 0
+    n_marks = 0
+    n_values = 0
+    n_doubts = 0
+    rising = True
+    wrong = FINE
+    while at < block.size:
+        if n_rows == most_rows:
+            at = _skip_blanks(block, at)
+            if block[at] != _NEWLINE:
+                wrong = EXTRA_ROW
+                break
+            at += 1
+            continue
+        if not _ends(block, at):
+            wrong, at, n_marks, in_order = _read_labels(block, at, base, n_labels, labels, n_marks)
+            rising = rising and in_order
+            if wrong != FINE:
+                break
+        wrong, at, n_values, n_doubts, in_order = _read_features(
+            block, at, base, n_features, indices, values, n_values, doubts, n_doubts
+        )
+        rising = rising and in_order
+        if wrong != FINE:
+            break
+        label_ends[n_rows] = n_marks
+        feature_ends[n_rows] = n_values
+        n_rows += 1
+        at += 1
+    return wrong, at, n_rows, n_marks, n_values, n_doubts, rising
+
+
+@kernel()
+def sort_rows(ends: Array, n_rows: int, indices: Array, values: Array) -> tuple[int, int]:
+    """Sort each row by index, in place; returns the first row with a duplicate and the place of its copy, or -1, -1."""
+    begin = np.int64(0)
+    for row in range(n_rows):
+        end = ends[row]
+        rising = True
+        for i in range(begin + 1, end):
+            if indices[i - 1] >= indices[i]:
+                rising = False
+                break
+        if not rising:
+            order = np.argsort(indices[begin:end], kind="mergesort")
+            indices[begin:end] = indices[begin:end][order]
+            values[begin:end] = values[begin:end][order]
+            for i in range(begin + 1, end):
+                if indices[i - 1] == indices[i]:
+                    return row, order[i - begin]
+        begin = end
+    return -1, -1
+
+
+@kernel()
+def _write_whole(out, at, number):
+    """Write a whole number of at least 0 in decimal."""
+    end = at + 1
+    rest = number // 10
+    while rest > 0:
+        end += 1
+        rest //= 10
+    place = end
+    for _ in range(end - at):
+        place -= 1
+        out[place] = _ZERO + number % 10
+        number //= 10
+    return end
+
+
+@kernel()
+def _shortest(value):
+    """Return m and k, with fewest digits, such that m / 10^k rounds to this float32 as the parser computes it.
+
+    Decimals of 6 digits are told apart by float32, so if 6 digits do, leaving off their zeros is the shortest.
+    """
+    exact = np.float64(value)
+    scale = 5 - np.int64(np.floor(np.log10(exact)))
+    mantissa = np.int64(0)
+    for _ in range(4):
+        if scale >= 0:
+            mantissa = np.int64(np.rint(exact * _POWERS[scale - _LEAST_POWER]))
+            back = mantissa / _POWERS[scale - _LEAST_POWER]
+        else:
+            mantissa = np.int64(np.rint(exact / _POWERS[-scale - _LEAST_POWER]))
+            back = mantissa * _POWERS[-scale - _LEAST_POWER]
+        if np.float32(back) == value:
+            break
+        scale += 1
+    while mantissa % 10 == 0:
+        mantissa //= 10
+        scale -= 1
+    return mantissa, scale
+
+
+@kernel()
+def _write_value(out, at, value):
+    """Write a float32 of 0 or between 1e-13 and 1e15 in magnitude; reading gives the same float32."""
+    if np.signbit(value):
+        out[at] = _MINUS
+        at += 1
+        value = -value
+    if value < 1e7 and value == np.floor(value):
+        return _write_whole(out, at, np.int64(value))
+    mantissa, scale = _shortest(value)
+    end = _write_whole(out, at, mantissa)
+    n_digits = end - at
+    if scale <= 0:
+        out[end : end - scale] = _ZERO
+        return end - scale
+    if n_digits > scale:
+        point = end - scale
+        for place in range(end, point, -1):
+            out[place] = out[place - 1]
+        out[point] = _POINT
+        return end + 1
+    shift = scale - n_digits + 2  # "0." and the zeros before the first digit
+    for place in range(end - 1, at - 1, -1):
+        out[place + shift] = out[place]
+    out[at : at + shift] = _ZERO
+    out[at + 1] = _POINT
+    return end + shift
+
+
+@kernel()
+def format_rows(
+    label_pointers: Array,
+    labels: Array,
+    pointers: Array,
+    indices: Array,
+    values: Array,
+    spelled: Array,
+    spelled_ends: Array,
+    spelled_bytes: Array,
+    out: Array,
+) -> int:
+    """Format rows as lines into `out`, and return how many bytes they took.
+
+    `spelled` lists, rising, the places of values whose text stands ready in `spelled_bytes`.
+    """
+    at = 0
+    ready = 0
+    for row in range(pointers.size - 1):
+        begin_of_line = at
+        for mark in range(label_pointers[row], label_pointers[row + 1]):
+            if mark > label_pointers[row]:
+                out[at] = _COMMA
+                at += 1
+            at = _write_whole(out, at, np.int64(labels[mark]))
+        for place in range(pointers[row], pointers[row + 1]):
+            out[at] = _BLANK
+            at = _write_whole(out, at + 1, np.int64(indices[place]))
+            out[at] = _COLON
+            at += 1
+            if ready < spelled.size and spelled[ready] == place:
+                begin = spelled_ends[ready - 1] if ready > 0 else 0
+                for byte in range(begin, spelled_ends[ready]):
+                    out[at] = spelled_bytes[byte]
+                    at += 1
+                ready += 1
+            else:
+                at = _write_value(out, at, values[place])
+        if at == begin_of_line:
+            out[at] = _BLANK  # a row without anything, which no reader should take for no row
+            at += 1
+        out[at] = _NEWLINE
+        at += 1
+    return at
