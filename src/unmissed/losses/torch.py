@@ -1,0 +1,236 @@
+"""The losses as `torch.nn` modules: logits in, propensities as a buffer, targets dense or as label indices.
+
+    criterion = UnbiasedBCEWithLogitsLoss(p)
+    criterion(logits, targets).backward()
+
+Every module evaluates l- on all logits and adds l+ - l- where a label is present, so label indices never become a dense
+matrix of targets. Unbiased losses of a network that can fit its training set may fall without bound (see the page of
+derivations): `max_inverse`, weight decay or early stopping keep them in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy.typing as npt
+
+from unmissed.errors import InputError, UnmissedError
+from unmissed.losses.correction import inverse_propensities
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+except ImportError as error:
+    raise UnmissedError("unmissed.losses.torch needs PyTorch: pip install 'unmissed[torch]'") from error
+
+__all__ = [
+    "ConvexHingeLoss",
+    "ConvexSquaredHingeLoss",
+    "NaiveBCEWithLogitsLoss",
+    "PropensityLoss",
+    "UnbiasedBCEWithLogitsLoss",
+    "UnbiasedHingeLoss",
+    "UnbiasedLoss",
+    "UnbiasedSquaredHingeLoss",
+]
+
+Function = Callable[[Tensor], Tensor]
+Reduction = Literal["mean", "sum", "none"]
+Targets = Literal["dense", "indices"]
+
+
+class PropensityLoss(nn.Module):
+    """What the losses share: a subclass says what l- and l+ - l- are.
+
+    Parameters
+    ----------
+    propensities
+        The chance that a true label was written down: one number, or one a label. Kept as the buffer `propensities`, so
+        that it moves with the module and is in its state_dict. A tensor keeps its dtype, other values take torch's
+        default one.
+    reduction
+        "mean" over rows and labels, "sum", or "none", as in `torch.nn`.
+    max_inverse
+        Clip 1/p here: less variance, some bias.
+    targets
+        What `forward` takes beside logits of shape (..., n_labels): "dense" 0/1 targets of the same shape and any
+        dtype, or "indices", integers of shape (..., width) that name each present label once, padded with -1.
+    """
+
+    propensities: Tensor
+
+    def __init__(
+        self,
+        propensities: npt.ArrayLike | Tensor,
+        *,
+        reduction: Reduction = "mean",
+        max_inverse: float | None = None,
+        targets: Targets = "dense",
+    ) -> None:
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise InputError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+        if targets not in ("dense", "indices"):
+            raise InputError(f"targets must be 'dense' or 'indices', not {targets!r}")
+        given = propensities if isinstance(propensities, Tensor) else None
+        inverse_propensities(propensities if given is None else given.detach().cpu().double().numpy(), max_inverse)
+        if given is None or not given.is_floating_point():
+            given = torch.as_tensor(propensities, dtype=torch.get_default_dtype())
+        self.register_buffer("propensities", given.detach().clone())
+        self.reduction = reduction
+        self.max_inverse = max_inverse
+        self.targets = targets
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return l- of the logits."""
+        raise NotImplementedError
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return l+ - l- of the logits, where `inverse` is 1/p of each (or broadcasts)."""
+        raise NotImplementedError
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of the logits against dense targets or label indices."""
+        inverse = self.propensities.to(logits.dtype).reciprocal()
+        if self.max_inverse is not None:
+            inverse = inverse.clamp(max=self.max_inverse)
+        if inverse.ndim and logits.shape[-1] != inverse.shape[0]:
+            raise InputError(f"logits of {logits.shape[-1]} labels, but {inverse.shape[0]} propensities")
+        absent = self.negative(logits)
+        if self.targets == "dense":
+            return self._dense(logits, target, inverse, absent)
+        return self._indexed(logits, target, inverse, absent)
+
+    def extra_repr(self) -> str:
+        """Return the settings that `print(module)` shows."""
+        clip = "" if self.max_inverse is None else f", max_inverse={self.max_inverse:g}"
+        return f"reduction={self.reduction!r}, targets={self.targets!r}{clip}"
+
+    def _dense(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
+        if target.shape != logits.shape:
+            raise InputError(f"targets of shape {tuple(target.shape)}, logits of shape {tuple(logits.shape)}")
+        loss = absent + target.to(logits.dtype) * self.difference(logits, inverse)
+        if self.reduction == "none":
+            return loss
+        return loss.mean() if self.reduction == "mean" else loss.sum()
+
+    def _indexed(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
+        if target.is_floating_point() or target.shape[:-1] != logits.shape[:-1]:
+            raise InputError(f"label indices must be integers of shape (rows, width), not {tuple(target.shape)}")
+        present = target >= 0
+        labels = target.clamp(min=0).long()
+        chosen = logits.gather(-1, labels)
+        added = self.difference(chosen, inverse[labels] if inverse.ndim else inverse)
+        added = torch.where(present, added, torch.zeros_like(added))
+        if self.reduction == "none":
+            return absent.scatter_add(-1, labels, added)
+        total = absent.sum() + added.sum()
+        return total / logits.numel() if self.reduction == "mean" else total
+
+
+class UnbiasedBCEWithLogitsLoss(PropensityLoss):
+    """Cross-entropy that missing labels do not bias: softplus(s) - s y/p. Convex; for p < 1 not bounded below."""
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return softplus(s)."""
+        return functional.softplus(logits)
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return -s/p."""
+        return -logits * inverse
+
+
+class NaiveBCEWithLogitsLoss(PropensityLoss):
+    """Cross-entropy with only its positive half divided by p: convex, bounded below, biased towards "absent"."""
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return softplus(s)."""
+        return functional.softplus(logits)
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return softplus(-s)/p - softplus(s)."""
+        return functional.softplus(-logits) * inverse - functional.softplus(logits)
+
+
+class UnbiasedLoss(PropensityLoss):
+    """Theorem 1 for your own pair of tensor functions l+ and l- of the logit.
+
+    Parameters
+    ----------
+    positive, negative
+        The plain loss of a present and of an absent label, elementwise.
+    propensities, reduction, max_inverse, targets
+        As in `PropensityLoss`.
+    """
+
+    def __init__(
+        self,
+        positive: Function,
+        negative: Function,
+        propensities: npt.ArrayLike | Tensor,
+        *,
+        reduction: Reduction = "mean",
+        max_inverse: float | None = None,
+        targets: Targets = "dense",
+    ) -> None:
+        super().__init__(propensities, reduction=reduction, max_inverse=max_inverse, targets=targets)
+        self._positive = positive
+        self._negative = negative
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return l- of the logits."""
+        return self._negative(logits)
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return (l+ - l-)/p."""
+        return (self._positive(logits) - self._negative(logits)) * inverse
+
+
+class UnbiasedHingeLoss(PropensityLoss):
+    """The hinge loss that missing labels do not bias: for p < 1 neither convex nor bounded below."""
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return max(0, 1 + s)."""
+        return functional.relu(1 + logits)
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return (max(0, 1 - s) - max(0, 1 + s))/p."""
+        return (functional.relu(1 - logits) - functional.relu(1 + logits)) * inverse
+
+
+class UnbiasedSquaredHingeLoss(PropensityLoss):
+    """The squared hinge loss that missing labels do not bias: for p < 1 neither convex nor bounded below."""
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return max(0, 1 + s)^2."""
+        return functional.relu(1 + logits).square()
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return (max(0, 1 - s)^2 - max(0, 1 + s)^2)/p."""
+        return (functional.relu(1 - logits).square() - functional.relu(1 + logits).square()) * inverse
+
+
+class ConvexHingeLoss(PropensityLoss):
+    """The paper's convex bound: the hinge loss with its positive half multiplied by 2/p - 1."""
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return max(0, 1 + s)."""
+        return functional.relu(1 + logits)
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return (2/p - 1) max(0, 1 - s) - max(0, 1 + s)."""
+        return (2 * inverse - 1) * functional.relu(1 - logits) - functional.relu(1 + logits)
+
+
+class ConvexSquaredHingeLoss(PropensityLoss):
+    """The paper's convex bound: the squared hinge loss with its positive half multiplied by 2/p - 1."""
+
+    def negative(self, logits: Tensor) -> Tensor:
+        """Return max(0, 1 + s)^2."""
+        return functional.relu(1 + logits).square()
+
+    def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
+        """Return (2/p - 1) max(0, 1 - s)^2 - max(0, 1 + s)^2."""
+        return (2 * inverse - 1) * functional.relu(1 - logits).square() - functional.relu(1 + logits).square()

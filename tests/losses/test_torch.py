@@ -1,0 +1,168 @@
+"""The torch modules: the same numbers as numpy, the manners of torch.nn."""
+
+import io
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+
+from unmissed import losses  # noqa: E402
+from unmissed.errors import InputError  # noqa: E402
+from unmissed.losses import torch as modules  # noqa: E402
+
+P = np.array([0.05, 0.3, 0.5, 0.9, 1.0])
+PAIRS = {
+    "UnbiasedBCEWithLogitsLoss": lambda p, m: losses.unbiased(losses.cross_entropy_from_logits(), p, max_inverse=m),
+    "NaiveBCEWithLogitsLoss": lambda p, m: losses.naive(losses.cross_entropy_from_logits(), p, max_inverse=m),
+    "UnbiasedHingeLoss": lambda p, m: losses.unbiased(losses.hinge(), p, max_inverse=m),
+    "UnbiasedSquaredHingeLoss": lambda p, m: losses.unbiased(losses.squared_hinge(), p, max_inverse=m),
+    "ConvexHingeLoss": lambda p, m: losses.convex_bound(losses.hinge(), p, max_inverse=m),
+    "ConvexSquaredHingeLoss": lambda p, m: losses.convex_bound(losses.squared_hinge(), p, max_inverse=m),
+    "UnbiasedLoss": lambda p, m: losses.unbiased(losses.squared_error(), p, max_inverse=m),
+}
+
+
+def module(name, propensities=P, **settings):
+    if name == "UnbiasedLoss":
+        return modules.UnbiasedLoss(lambda s: (1 - s) ** 2, torch.square, propensities, **settings)
+    return getattr(modules, name)(propensities, **settings)
+
+
+def problem(dtype=torch.float64, rows=7):
+    rng = np.random.default_rng(1)
+    scores = torch.tensor(rng.normal(scale=3, size=(rows, len(P))), dtype=dtype)
+    Y = (rng.random((rows, len(P))) < 0.4).astype(float)
+    return scores, Y
+
+
+def indices(Y):
+    width = int(Y.sum(axis=1).max())
+    padded = np.full((len(Y), width + 1), -1)
+    for row, line in enumerate(Y):
+        present = np.flatnonzero(line)[::-1]
+        padded[row, 1 : 1 + len(present)] = present
+    return torch.tensor(padded)
+
+
+@pytest.mark.parametrize("max_inverse", [None, 4.0])
+@pytest.mark.parametrize("form", ["dense", "indices"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_values_and_gradients_equal_numpy(name, form, max_inverse):
+    scores, Y = problem()
+    reference = PAIRS[name](P, max_inverse)
+    criterion = module(name, torch.tensor(P), reduction="none", max_inverse=max_inverse, targets=form)
+    scores.requires_grad_()
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    value = criterion(scores, target)
+    np.testing.assert_allclose(value.detach(), reference.value(scores.detach().numpy(), Y), atol=1e-6)
+    value.sum().backward()
+    np.testing.assert_allclose(scores.grad, reference.gradient(scores.detach().numpy(), sp.csr_array(Y)), atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["dense", "indices"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_reductions_are_those_of_torch(name, form):
+    scores, Y = problem()
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    each = module(name, reduction="none", targets=form)(scores, target)
+    assert module(name, reduction="sum", targets=form)(scores, target) == pytest.approx(float(each.sum()))
+    assert module(name, targets=form)(scores, target) == pytest.approx(float(each.mean()))
+
+
+@pytest.mark.parametrize("form", ["dense", "indices"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_pass_gradcheck(name, form):
+    scores, Y = problem()
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    criterion = module(name, torch.tensor(P), targets=form)
+    assert torch.autograd.gradcheck(lambda s: criterion(s, target), scores.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_loss_has_the_dtype_of_the_logits(name, dtype):
+    scores, Y = problem(dtype)
+    for kind in (torch.tensor(Y), torch.tensor(Y) > 0, torch.tensor(Y).long()):
+        loss = module(name)(scores, kind)
+        assert loss.dtype == dtype
+        assert torch.isfinite(loss)
+
+
+def test_a_device_without_data_takes_the_module_too():
+    scores, Y = problem(torch.float32)
+    criterion = module("UnbiasedBCEWithLogitsLoss").to("meta")
+    assert criterion(scores.to("meta"), torch.tensor(Y, device="meta")).device.type == "meta"
+    assert criterion.propensities.device.type == "meta"
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_state_dict_brings_the_propensities_back(name):
+    first, second = module(name, P), module(name, np.full(len(P), 0.5))
+    stream = io.BytesIO()
+    torch.save(first.state_dict(), stream)
+    stream.seek(0)
+    second.load_state_dict(torch.load(stream, weights_only=True))
+    scores, Y = problem(torch.float32)
+    assert torch.equal(first(scores, torch.tensor(Y)), second(scores, torch.tensor(Y)))
+    assert list(first.state_dict()) == ["propensities"]
+
+
+@pytest.mark.parametrize("form", ["dense", "indices"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_modules_compile_into_one_graph(name, form):
+    # "eager" runs the captured graph as it is: it checks the capture without asking for a C++ compiler
+    torch.compiler.reset()
+    scores, Y = problem(torch.float32)
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    criterion = module(name, targets=form)
+    compiled = torch.compile(criterion, backend="eager", fullgraph=True)
+    assert torch.allclose(compiled(scores, target), criterion(scores, target))
+
+
+def test_all_labels_seen_is_torchs_own_cross_entropy():
+    scores, Y = problem(torch.float32)
+    own = functional.binary_cross_entropy_with_logits(scores, torch.tensor(Y, dtype=torch.float32))
+    for name in ("UnbiasedBCEWithLogitsLoss", "NaiveBCEWithLogitsLoss"):
+        assert torch.allclose(module(name, 1.0)(scores, torch.tensor(Y)), own)
+
+
+def test_logits_of_any_size_give_finite_gradients():
+    scores = torch.tensor([[-1e4, 1e4]], requires_grad=True)
+    modules.UnbiasedBCEWithLogitsLoss(0.1)(scores, torch.ones(1, 2)).backward()
+    assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("lead", [(), (2, 3)])
+def test_any_leading_shape_is_taken(lead):
+    rng = np.random.default_rng(0)
+    scores = torch.tensor(rng.normal(size=(*lead, len(P))), dtype=torch.float32)
+    labels = torch.tensor(np.broadcast_to([2, 0, -1], (*lead, 3)).copy())
+    dense = torch.zeros(*lead, len(P))
+    dense[..., [0, 2]] = 1
+    one = modules.UnbiasedHingeLoss(P, targets="indices")(scores, labels)
+    assert torch.allclose(one, modules.UnbiasedHingeLoss(P)(scores, dense))
+
+
+def test_what_does_not_fit_is_refused():
+    scores, Y = problem(torch.float32)
+    with pytest.raises(InputError, match=r"\(0, 1\]"):
+        modules.UnbiasedHingeLoss([0.5, 0.0])
+    with pytest.raises(InputError, match="reduction"):
+        modules.UnbiasedHingeLoss(0.5, reduction="average")
+    with pytest.raises(InputError, match="targets"):
+        modules.UnbiasedHingeLoss(0.5, targets="sparse")
+    with pytest.raises(InputError, match="propensities"):
+        modules.UnbiasedHingeLoss([0.5, 0.5])(scores, torch.tensor(Y))
+    with pytest.raises(InputError, match="shape"):
+        modules.UnbiasedHingeLoss(0.5)(scores, torch.tensor(Y[:, :2]))
+    with pytest.raises(InputError, match="integers"):
+        modules.UnbiasedHingeLoss(0.5, targets="indices")(scores, torch.tensor(Y))
+
+
+def test_the_settings_are_printed():
+    criterion = modules.ConvexHingeLoss(0.5, reduction="sum", max_inverse=8)
+    assert repr(criterion) == "ConvexHingeLoss(reduction='sum', targets='dense', max_inverse=8)"
