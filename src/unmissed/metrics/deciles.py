@@ -1,0 +1,100 @@
+"""Deciles: results for rare and for frequent labels apart, by their counts in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.metrics.evaluation import Counts, Evaluation
+
+UNSEEN = 0
+
+
+@dataclass(frozen=True)
+class Decile:
+    """What a group of labels of similar training counts gets at one cut-off.
+
+    Parameters
+    ----------
+    decile : int
+        1 holds the rarest tenth of the labels seen in training, 10 the most frequent; 0 the labels never seen there.
+    k : int
+    n_labels : int
+    fewest, most : int
+        The smallest and the largest training count in the group.
+    true, listed, hits : int
+        Marks of these labels in the truth, in the first k places, and in both.
+    recall, precision : float
+        hits/true and hits/listed over the group; not a number where nothing is true or listed.
+    psp_part : float or None
+        Sum of 1/p over the group's hits, divided by the denominator of PSP@k over all labels: with the pyxclib variant
+        the parts of all groups add up to PSP@k.
+    """
+
+    decile: int
+    k: int
+    n_labels: int
+    fewest: int
+    most: int
+    true: int
+    listed: int
+    hits: int
+    recall: float
+    precision: float
+    psp_part: float | None
+
+
+def decile_of(train_counts: npt.ArrayLike) -> Counts:
+    """Return every label's decile, 1 to 10, by its training count among the labels seen in training; 0 if unseen.
+
+    A tenth of the *labels*, not of the marks, makes a decile. Labels of one count stay together, in the decile of the
+    middle of them, so deciles of a long tail differ in size and may be empty.
+    """
+    counts = np.asarray(train_counts)
+    seen = np.sort(counts[counts > 0])
+    if not seen.size:
+        return np.zeros(counts.shape, dtype=np.int64)
+    below = np.searchsorted(seen, counts, side="left")
+    up_to = np.searchsorted(seen, counts, side="right")
+    decile = 10 * (below + up_to) // (2 * seen.size) + 1  # the middle of equal counts
+    return np.where(counts > 0, np.minimum(decile, 10), UNSEEN).astype(np.int64)
+
+
+def by_decile(evaluation: Evaluation, k: int | None = None) -> list[Decile]:
+    """Return the results of every decile that holds labels, rarest first, at `k` or else at the deepest cut-off."""
+    if evaluation.train_counts is None:
+        raise InputError("results by decile need train_counts in evaluate")
+    depth = evaluation.k[-1] if k is None else k
+    if depth not in evaluation.k:
+        raise InputError(f"k = {depth} was not evaluated; evaluated: {', '.join(map(str, evaluation.k))}")
+    cut = evaluation.k.index(depth)
+    decile = decile_of(evaluation.train_counts)
+    return [_group(evaluation, cut, group, decile == group) for group in np.unique(decile).tolist()]
+
+
+def _group(evaluation: Evaluation, cut: int, decile: int, members: npt.NDArray[np.bool_]) -> Decile:
+    tally, counts, weights = evaluation.labels, evaluation.train_counts, evaluation.inverse_propensities
+    assert counts is not None  # by_decile has looked
+    true, listed, hits = (
+        int(column[members].sum()) for column in (tally.true, tally.listed[:, cut], tally.hits[:, cut])
+    )
+    part = None
+    if weights is not None:
+        best = float(tally.best[:, cut] @ weights)
+        part = float(tally.scored[members, cut] @ weights[members]) / best if best else float("nan")
+    return Decile(
+        decile=decile,
+        k=evaluation.k[cut],
+        n_labels=int(members.sum()),
+        fewest=int(counts[members].min()),
+        most=int(counts[members].max()),
+        true=true,
+        listed=listed,
+        hits=hits,
+        recall=hits / true if true else float("nan"),
+        precision=hits / listed if listed else float("nan"),
+        psp_part=part,
+    )

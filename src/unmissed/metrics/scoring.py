@@ -1,0 +1,217 @@
+"""Scoring: a ranking, the truth and inverse propensities in, an Evaluation out, in one pass over hits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.kernels.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
+from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
+from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally
+from unmissed.ranking import Ranking
+
+
+class _Rows(NamedTuple):
+    """Plain arrays: rankings, and the truth as rising labels of each row."""
+
+    labels: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+
+
+def evaluate(
+    ranking: Ranking,
+    Y: Any,
+    inverse_propensities: npt.ArrayLike | None = None,
+    k: int | Sequence[int] = (1, 3, 5),
+    *,
+    train_counts: npt.ArrayLike | None = None,
+    filtered: npt.ArrayLike | None = None,
+    conventions: Conventions = PYXCLIB,
+) -> Evaluation:
+    """Compute P, nDCG, PSP, PSnDCG, recall, coverage and macro precision, recall and F1 at each k.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        At least as deep as the largest k.
+    Y : scipy sparse matrix of shape (n_samples, n_labels)
+        The truth; every stored non-zero is a true label.
+    inverse_propensities : array of n_labels, optional
+        1/p of every label, from the *training* counts; without it PSP and PSnDCG are left out.
+    k : int or sequence of int
+        The cut-offs.
+    train_counts : array of n_labels, optional
+        How often each label is positive in training; needed for deciles and to drop unseen labels.
+    filtered : int array of shape (n_pairs, 2), optional
+        (row, label) pairs that do not count, such as the reciprocal pairs of label-feature data sets. The labels after
+        a filtered one move up, so give a ranking that is deeper than the largest k.
+    conventions : Conventions
+        Which definitions the metrics follow; the defaults give pyxclib's numbers.
+
+    Returns
+    -------
+    Evaluation
+        `evaluation["PSP@5"]` is a figure, `evaluation.figures` has all of them.
+    """
+    cuts = _check_cuts(k, ranking, conventions)
+    truth = _check_truth(Y, ranking)
+    n_labels = int(truth.shape[1])
+    inverse = _check_inverse(inverse_propensities, n_labels)
+    counts = _check_counts(train_counts, n_labels)
+    depth = max(cuts[-1], RERANK_DEPTH if conventions.rerank else 0)
+    rows = _Rows(
+        ranking.labels, ranking.scores, truth.indptr.astype(np.int64), truth.indices.astype(np.int32, copy=False)
+    )
+    if filtered is not None:
+        rows = _without_pairs(rows, _check_pairs(filtered, truth.shape), n_labels, conventions)
+    if conventions.unseen_labels == "drop":
+        if counts is None:
+            raise InputError("to drop labels unseen in training, evaluate needs train_counts")
+        rows = _with_marks(rows, counts[rows.indices] > 0)
+    if conventions.empty_rows == "drop":
+        rows = _without_rows(rows)
+    terms, totals, labels = _tally(rows, depth, cuts, n_labels, inverse, conventions)
+    return Evaluation(cuts, terms, totals, labels, inverse, counts, conventions)
+
+
+def _tally(
+    rows: _Rows, depth: int, cuts: tuple[int, ...], n_labels: int, inverse: Floats | None, conventions: Conventions
+) -> tuple[npt.NDArray[np.float32], Floats, LabelTally]:
+    """Run the compiled pass and turn counts between cut-offs into counts up to each cut-off."""
+    n_samples = rows.labels.shape[0]
+    width = 3 if inverse is None else 7
+    terms = np.empty((n_samples, len(cuts), width), dtype=np.float32)
+    totals = np.zeros((len(cuts), width))
+    counts = np.zeros((n_labels, len(cuts), 5), dtype=np.int32)
+    reranked = conventions.rerank and inverse is not None
+    tally(
+        _plain(rows.labels[:, :depth], np.int32),
+        _plain(rows.scores[:, :RERANK_DEPTH] if reranked else np.empty((0, 0)), np.float32),
+        _plain(rows.indptr, np.int64),
+        _plain(rows.indices, np.int32),
+        _plain(np.empty(0) if inverse is None else inverse, np.float64),
+        np.array(cuts, dtype=np.int64),
+        SCALINGS[conventions.variant],
+        terms,
+        totals,
+        counts,
+    )
+    up_to = np.cumsum(counts, axis=1, dtype=np.int64)
+    true, listed, hits, scored, best = (up_to[:, :, column] for column in (TRUE, LISTED, HIT, SCORED, BEST))
+    return terms, totals, LabelTally(true[:, 0], listed, hits, scored, best)
+
+
+def _plain(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return a contiguous, writable array of one type: a memory-mapped one would compile the kernel anew."""
+    return np.require(array, dtype=dtype, requirements=["C", "W"])
+
+
+def _check_cuts(k: int | Sequence[int], ranking: Ranking, conventions: Conventions) -> tuple[int, ...]:
+    cuts = tuple(sorted({int(cut) for cut in ([k] if isinstance(k, int | np.integer) else k)}))
+    if not cuts or cuts[0] < 1:
+        raise InputError(f"k must be one or more whole numbers of at least 1, not {k!r}")
+    if cuts[-1] > ranking.k:
+        raise InputError(f"k = {cuts[-1]} was asked for, and the ranking has only {ranking.k} places a row")
+    if conventions.rerank and ranking.k < RERANK_DEPTH:
+        raise InputError(f"re-ranking reads {RERANK_DEPTH} places a row, and the ranking has only {ranking.k}")
+    return cuts
+
+
+def _check_truth(Y: Any, ranking: Ranking) -> Any:
+    """Return the truth as a canonical CSR matrix without stored zeros, after checking that it fits the ranking."""
+    if Y.shape[0] != ranking.n_samples:
+        raise InputError(f"the ranking has {ranking.n_samples} rows, the truth has {Y.shape[0]}")
+    highest = int(ranking.labels.max(initial=-1))
+    if highest >= Y.shape[1]:
+        row = int(np.argmax(ranking.labels.max(axis=1)))
+        raise InputError(f"row {row} of the ranking lists label {highest}, the truth has only {Y.shape[1]} labels")
+    truth = Y.tocsr()
+    if not (truth.has_canonical_format and (truth.data != 0).all()):
+        truth = truth.copy()
+        truth.sum_duplicates()
+        truth.eliminate_zeros()
+    return truth
+
+
+def _check_inverse(inverse_propensities: npt.ArrayLike | None, n_labels: int) -> Floats | None:
+    if inverse_propensities is None:
+        return None
+    inverse = np.asarray(inverse_propensities, dtype=np.float64)
+    if inverse.shape != (n_labels,):
+        raise InputError(f"inverse propensities have the shape {inverse.shape}; {n_labels} of them were expected")
+    wrong = np.flatnonzero(~((inverse >= 1) & np.isfinite(inverse)))
+    if wrong.size:
+        raise InputError(
+            f"label {wrong[0]} has the inverse propensity {inverse[wrong[0]]}; expected at least 1 and finite"
+        )
+    return inverse
+
+
+def _check_counts(train_counts: npt.ArrayLike | None, n_labels: int) -> Counts | None:
+    if train_counts is None:
+        return None
+    counts = np.asarray(train_counts)
+    if counts.shape != (n_labels,) or not (counts >= 0).all():
+        raise InputError(f"training counts must be {n_labels} numbers of at least 0, one for each label of the truth")
+    return counts.astype(np.int64)
+
+
+def _check_pairs(filtered: npt.ArrayLike, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
+    pairs = np.asarray(filtered)
+    if pairs.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise InputError(
+            f"filtered pairs must be whole numbers of shape (pairs, 2), not {pairs.dtype} of {pairs.shape}"
+        )
+    wrong = np.flatnonzero(((pairs < 0) | (pairs >= np.array(shape))).any(axis=1))
+    if wrong.size:
+        raise InputError(
+            f"filtered pair {wrong[0]} is {tuple(pairs[wrong[0]].tolist())}; "
+            f"a row below {shape[0]} and a label below {shape[1]} were expected"
+        )
+    return pairs.astype(np.int64)
+
+
+def _without_pairs(rows: _Rows, pairs: npt.NDArray[np.int64], n_labels: int, conventions: Conventions) -> _Rows:
+    """Take filtered pairs out of the ranking, the rest of a row moving up, and by convention out of the truth."""
+    keys = np.sort(pairs[:, 0] * n_labels + pairs[:, 1])
+    n_samples = rows.labels.shape[0]
+    of_row = np.arange(n_samples, dtype=np.int64)[:, None] * n_labels
+    out = _among(np.where(rows.labels < 0, -1, of_row + rows.labels), keys)
+    order = np.argsort(out, axis=1, kind="stable")
+    rows = rows._replace(
+        labels=np.take_along_axis(np.where(out, -1, rows.labels), order, axis=1).astype(np.int32),
+        scores=np.take_along_axis(np.where(out, -np.inf, rows.scores), order, axis=1).astype(np.float32),
+    )
+    if conventions.filtered == "ranking":
+        return rows
+    lengths = np.diff(rows.indptr)
+    return _with_marks(rows, ~_among(np.repeat(of_row[:, 0], lengths) + rows.indices, keys))
+
+
+def _among(values: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell which values are among the rising keys."""
+    if not keys.size:
+        return np.zeros(values.shape, dtype=np.bool_)
+    at = np.minimum(np.searchsorted(keys, values), keys.size - 1)
+    return np.asarray(keys[at] == values)
+
+
+def _with_marks(rows: _Rows, kept: npt.NDArray[np.bool_]) -> _Rows:
+    """Keep some of the truth's marks."""
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return rows._replace(indptr=before[rows.indptr].astype(np.int64), indices=rows.indices[kept])
+
+
+def _without_rows(rows: _Rows) -> _Rows:
+    """Leave out rows that have no true label."""
+    full = np.diff(rows.indptr) > 0
+    indptr = np.concatenate([rows.indptr[:1], rows.indptr[1:][full]])
+    return rows._replace(labels=rows.labels[full], scores=rows.scores[full], indptr=indptr)

@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.metrics.cases import corpus
+from unmissed.errors import InputError
+from unmissed.kernels.bootstrap import resample_sums
+from unmissed.metrics import compare, evaluate, intervals, support, warnings
+from unmissed.ranking import Ranking
+
+
+@pytest.mark.kernel
+def test_a_resample_draws_as_many_rows_as_there_are_each_equally_often():
+    n_rows, n_resamples = 7, 400
+    sums = np.empty((n_resamples, n_rows))
+    resample_sums(np.eye(n_rows, dtype=np.float32), np.arange(n_resamples, dtype=np.uint64), sums)
+    np.testing.assert_array_equal(sums.sum(axis=1), n_rows)
+    np.testing.assert_array_equal(sums, np.round(sums))
+    # each count is binomial(7, 1/7): mean 1, variance 6/7
+    assert np.abs(sums.mean(axis=0) - 1).max() < 5 * np.sqrt(6 / 7 / n_resamples)
+    assert np.abs(sums.var() - 6 / 7) < 0.1
+
+
+@pytest.mark.kernel
+def test_a_resample_depends_on_its_seed_alone():
+    terms = np.random.default_rng(0).random((9, 2)).astype(np.float32)
+    seeds = np.array([3, 1, 2], dtype=np.uint64)
+    together, alone = np.empty((3, 2)), np.empty((1, 2))
+    resample_sums(terms, seeds, together)
+    resample_sums(terms, seeds[1:2], alone)
+    np.testing.assert_array_equal(together[1:2], alone)
+
+
+def test_intervals_hold_the_figure_and_repeat_under_one_seed():
+    ranking, Y = corpus()
+    found = evaluate(ranking, Y, 1 + np.arange(50.0))
+    first, again, other = intervals(found), intervals(found), intervals(found, seed=1)
+    assert first == again
+    assert first != other
+    for name, (low, high) in first.items():
+        assert low < found[name] < high
+
+
+def test_the_interval_of_precision_is_as_wide_as_theory_says():
+    ranking, Y = corpus(2000)
+    found = evaluate(ranking, Y)
+    low, high = intervals(found, 2000)["P@1"]
+    p = found["P@1"]
+    assert high - low == pytest.approx(2 * 1.96 * np.sqrt(p * (1 - p) / 2000), rel=0.1)
+
+
+def test_intervals_hold_the_true_value_about_as_often_as_they_say():
+    inverse = 1 + np.arange(50) / 5
+    whole = evaluate(*corpus(40_000, seed=99), inverse)["PSP@3"]
+    held = 0
+    for seed in range(60):
+        low, high = intervals(evaluate(*corpus(300, seed=seed), inverse), 300, level=0.9, seed=seed)["PSP@3"]
+        held += low <= whole <= high
+    assert 45 <= held <= 60  # 54 expected; 45 is 4 standard deviations away
+
+
+def test_figures_without_a_row_sum_have_no_interval():
+    found = intervals(evaluate(*corpus(50)), 10)
+    assert {name.split("@")[0] for name in found} == {"P", "nDCG", "recall"}
+
+
+def test_progress_reaches_its_end():
+    told = []
+    intervals(evaluate(*corpus(20)), 120, progress=lambda done, total: told.append((done, total)))
+    assert told == [(50, 120), (100, 120), (120, 120)]
+
+
+def test_a_ranking_does_not_differ_from_itself():
+    found = evaluate(*corpus(), 1 + np.arange(50.0))
+    for difference in compare(found, found, 50).values():
+        assert tuple(difference) == (0, 0, 0, 0.5)
+
+
+def test_a_paired_difference_is_narrower_than_two_intervals_and_sees_what_they_do_not():
+    ranking, Y = corpus(1500, skill=0.3)
+    rng = np.random.default_rng(4)
+    labels, scores = ranking.labels.copy(), ranking.scores
+    worse = rng.random(len(labels)) < 0.04  # the best label of few rows swapped with the last
+    labels[worse] = labels[worse][:, [5, 1, 2, 3, 4, 0]]
+    first, second = evaluate(ranking, Y), evaluate(Ranking(labels, scores), Y)
+    difference = compare(first, second)["P@1"]
+    assert difference.value == first["P@1"] - second["P@1"]
+    assert difference.low <= difference.value <= difference.high
+    assert difference.low > 0
+    assert difference.ahead > 0.95
+    one, two = intervals(first)["P@1"], intervals(second)["P@1"]
+    assert one.low < two.high  # the two intervals overlap
+    assert difference.high - difference.low < 0.5 * ((one.high - one.low) + (two.high - two.low))
+
+
+def test_other_rows_cannot_be_compared():
+    first = evaluate(*corpus(50))
+    with pytest.raises(InputError, match="same rows"):
+        compare(first, evaluate(*corpus(50, seed=1)))
+    with pytest.raises(InputError, match="same rows"):
+        compare(first, evaluate(*corpus(40)))
+
+
+def test_senseless_resampling_is_refused():
+    found = evaluate(*corpus(5))
+    with pytest.raises(InputError, match="0 resamples"):
+        intervals(found, 0)
+    with pytest.raises(InputError, match=r"level 1\.5"):
+        intervals(found, level=1.5)
+    empty = evaluate(Ranking(np.empty((0, 5), np.int32), np.empty((0, 5), np.float32)), sp.csr_matrix((0, 3)))
+    with pytest.raises(InputError, match="no row"):
+        intervals(empty)
+
+
+def test_equal_weights_make_the_effective_sample_size_the_number_of_marks():
+    found = evaluate(*corpus(), np.full(50, 3.0))
+    for rests in support(found).values():
+        assert rests.effective == pytest.approx(rests.marks)
+
+
+def test_support_is_what_loops_over_marks_say():
+    ranking, Y = corpus(100)
+    inverse = 1 + np.arange(50.0) ** 2
+    found = support(evaluate(ranking, Y, inverse, k=3))
+    hits = [label for row in range(100) for label in ranking.labels[row, :3] if Y[row, label]]
+    best = [label for row in Y for label in sorted(row.indices, key=lambda label: -inverse[label])[:3]]
+    for name, marks in (("hits", hits), ("best", best)):
+        weights = inverse[marks]
+        rests = found[f"PSP@3 {name}"]
+        assert rests.marks == len(marks)
+        assert rests.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+        by_label = sorted((sum(inverse[x] for x in marks if x == label) for label in set(marks)), reverse=True)
+        expected = next(n for n in range(1, 51) if sum(by_label[:n]) >= sum(by_label) / 2)
+        assert rests.labels_of_half == expected
+
+
+def test_a_handful_of_labels_that_carries_psp_is_named():
+    ranking, Y = corpus()
+    inverse = np.ones(50)
+    inverse[0] = 1000.0
+    assert "PSP@1: 1 label makes half of the numerator" in warnings(evaluate(ranking, Y, inverse))
+    many = sp.csr_matrix(np.eye(50, dtype=np.float32))
+    listed = Ranking(np.arange(50, dtype=np.int32)[:, None], np.ones((50, 1), dtype=np.float32))
+    assert warnings(evaluate(listed, many, np.ones(50), k=1)) == []
+    assert warnings(evaluate(ranking, Y)) == []
