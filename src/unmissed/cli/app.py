@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed import __version__
+from unmissed.cli import study
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -32,6 +33,9 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
 ) -> None:
     """Tag things with the few right labels out of thousands, learning from data whose labels are incomplete."""
+
+
+app.add_typer(study.app, name="study")
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,151 @@
+"""The figures of the studies: loss curves, and losses and accuracies against propensity. Numbers in, files out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+_COLOURS = ("#3b6fb6", "#d1692a", "#4f9153")  # blue, orange, green of like lightness; shapes tell them apart too
+_MARKS = ("o", "s", "^")
+
+
+class SketchCurve(NamedTuple):
+    """One curve of the loss sketch."""
+
+    panel: str
+    label: str
+    colour: str
+    style: str
+    heights: npt.NDArray[np.float64]
+
+
+def draw_loss_sketch(
+    stem: Path, scores: npt.NDArray[np.float64], curves: Sequence[SketchCurve], *, propensity: float, kink: float | None
+) -> list[Path]:
+    """Draw l+ against the score, one panel a family, and circle the kink where convexity is lost."""
+    panels = list(dict.fromkeys(curve.panel for curve in curves))
+    figure = _figure(5.2 * len(panels), 5.4)
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        for curve in curves:
+            if curve.panel == panel:
+                axes.plot(scores, curve.heights, curve.style, color=curve.colour, label=curve.label, linewidth=1.6)
+        if place == 0 and kink is not None:
+            axes.plot(
+                [-1], [kink], "o", markersize=13, markerfacecolor="none", markeredgecolor="#c62828", markeredgewidth=1.6
+            )
+        axes.set_xlim(-1.5, 2)
+        axes.set_ylim(-2.5, 4.5)
+        axes.axhline(0, color="0.85", linewidth=0.8, zorder=0)
+        axes.set_title(panel)
+        axes.set_xlabel("score of the label")
+        if place == 0:
+            axes.set_ylabel("loss $l_+$ of a present label")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8, frameon=False, ncols=2)
+    figure.suptitle(f"Losses of a present label at propensity {propensity:g}")
+    return _save(figure, stem)
+
+
+def draw_propensity_panels(stem: Path, rows: Sequence[Row], *, note: str) -> list[Path]:
+    """Draw test loss (above) and accuracy (below) against propensity, a column a family, with the spread over seeds."""
+    families = list(dict.fromkeys(str(row["family"]) for row in rows))
+    figure = _figure(5.2 * len(families), 7.2)
+    grid = figure.subplots(2, len(families), sharex=True, sharey="row", squeeze=False)
+    for column, family in enumerate(families):
+        own = [row for row in rows if row["family"] == family]
+        labels = list(dict.fromkeys(str(row["label"]) for row in own))
+        for label, colour, mark in zip(labels, _COLOURS, _MARKS, strict=False):
+            curve = sorted((row for row in own if row["label"] == label), key=lambda row: float(row["propensity"]))
+            _draw_band(grid[0, column], curve, "test_loss", label, colour, mark)
+            _draw_band(grid[1, column], curve, "accuracy", label, colour, mark)
+        grid[0, column].set_title(family)
+        grid[0, column].legend(frameon=False)
+        grid[1, column].set_xlabel("propensity")
+    losses = [row["test_loss_mean"] for row in rows if row["test_loss_mean"] is not None]
+    grid[0, 0].set_ylim(0, max(0.25, 1.05 * max(losses, default=0)))
+    grid[1, 0].set_ylim(min(0.89, min(float(row["accuracy_min"]) for row in rows) - 0.005), 1)
+    grid[1, 0].set_xlim(0, 1.02)
+    grid[0, 0].set_ylabel("test loss, complete labels")
+    grid[1, 0].set_ylabel("binary accuracy, complete labels")
+    figure.supxlabel(note, fontsize=8, color="0.35")
+    return _save(figure, stem)
+
+
+def draw_epoch_panels(stem: Path, trainings: Sequence[Row], labels: Mapping[str, Row], *, note: str) -> list[Path]:
+    """Draw what one low propensity does from epoch to epoch: training loss, test loss and the largest score."""
+    quantities = {
+        "train_loss": "training loss (observed labels)",
+        "test_loss": "test loss (complete labels)",
+        "largest_score": "largest |score| on test rows",
+    }
+    families = list(dict.fromkeys(str(facts["family"]) for facts in labels.values()))
+    figure = _figure(3.9 * len(quantities), 3.3 * len(families))
+    grid = figure.subplots(len(families), len(quantities), squeeze=False, sharex=True)
+    for line, family in enumerate(families):
+        names = [name for name, facts in labels.items() if facts["family"] == family]
+        for name, colour, mark in zip(names, _COLOURS, _MARKS, strict=False):
+            own = [training for training in trainings if training["variant"] == name]
+            for column, quantity in enumerate(quantities):
+                _draw_runs(grid[line, column], own, quantity, str(labels[name]["label"]), colour, mark)
+        grid[line, 0].set_ylabel(family)
+        grid[line, 0].axhline(0, color="0.7", linewidth=0.8, zorder=0)
+        grid[line, 1].set_ylim(bottom=0)
+        grid[line, 2].set_yscale("log")
+        grid[line, 1].legend(frameon=False, fontsize=8)
+    for column, title in enumerate(quantities.values()):
+        grid[0, column].set_title(title, fontsize=10)
+        grid[-1, column].set_xlabel("epoch")
+    figure.supxlabel(note, fontsize=8, color="0.35")
+    return _save(figure, stem)
+
+
+def _draw_band(axes: Axes, curve: Sequence[Row], name: str, label: str, colour: str, mark: str) -> None:
+    """Draw the mean over seeds and shade from the least to the greatest; where a training ran away, draw nothing."""
+    x = np.array([row["propensity"] for row in curve], dtype=float)
+    mean, low, high = (
+        np.array([row[f"{name}_{kind}"] for row in curve], dtype=float) for kind in ("mean", "min", "max")
+    )
+    axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
+    axes.plot(x, mean, f"-{mark}", color=colour, label=label, markersize=4.5, linewidth=1.4)
+    axes.grid(color="0.92", linewidth=0.8)
+
+
+def _draw_runs(axes: Axes, runs: Sequence[Row], name: str, label: str, colour: str, mark: str) -> None:
+    for place, run in enumerate(runs):
+        values = np.array([epoch[name] for epoch in run["epochs"]], dtype=float)
+        axes.plot(
+            np.arange(1, len(values) + 1),
+            values,
+            f"-{mark}",
+            color=colour,
+            markersize=3,
+            linewidth=1.1,
+            alpha=0.8,
+            label=label if place == 0 else None,
+        )
+    axes.grid(color="0.92", linewidth=0.8)
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    """Save as PNG and SVG; the same numbers give the same bytes."""
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "path"}):
+        figure.savefig(paths[0], dpi=160, metadata={"Software": None})
+        figure.savefig(paths[1], metadata={"Date": None})
+    return paths

@@ -1,0 +1,96 @@
+"""Images with their digits: the four idx files of MNIST, or the small digits that come with scikit-learn."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+
+_BYTES = 0x08  # the idx code of unsigned bytes, the only one MNIST uses
+_FILES = {
+    "train_images": "train-images-idx3-ubyte",
+    "train_digits": "train-labels-idx1-ubyte",
+    "test_images": "t10k-images-idx3-ubyte",
+    "test_digits": "t10k-labels-idx1-ubyte",
+}
+
+
+class Digits(NamedTuple):
+    """Images as rows of float32 in [0, 1] and the digit of each, for training and for testing."""
+
+    name: str
+    train_images: npt.NDArray[np.float32]
+    train_digits: npt.NDArray[np.uint8]
+    test_images: npt.NDArray[np.float32]
+    test_digits: npt.NDArray[np.uint8]
+
+    @property
+    def digest(self) -> str:
+        """A digest of all images and digits."""
+        digest = hashlib.sha256()
+        for array in (self.train_images, self.train_digits, self.test_images, self.test_digits):
+            digest.update(str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+    """Read one idx file of unsigned bytes, gzipped or not; anything else is refused with the reason."""
+    raw = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: not a whole gzip file: {error}") from error
+    if len(raw) < 4 or raw[0] != 0 or raw[1] != 0:
+        raise InputError(f"{path}: not an idx file (it must begin with two zero bytes)")
+    if raw[2] != _BYTES:
+        raise InputError(f"{path}: holds idx type 0x{raw[2]:02x}; unsigned bytes (0x08) were expected")
+    n_axes = raw[3]
+    begin = 4 + 4 * n_axes
+    if n_axes == 0 or len(raw) < begin:
+        raise InputError(f"{path}: its idx header is cut short")
+    shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", count=n_axes, offset=4))
+    if len(raw) - begin != math.prod(shape):
+        raise InputError(f"{path}: its header says {shape}, {math.prod(shape)} bytes; it has {len(raw) - begin}")
+    return np.frombuffer(raw, np.uint8, offset=begin).reshape(shape)
+
+
+def read_mnist(folder: Path) -> Digits:
+    """Read MNIST from a folder with its four idx files."""
+    arrays: dict[str, Any] = {name: read_idx(_find(folder, stem)) for name, stem in _FILES.items()}
+    for part in ("train", "test"):
+        images, digits = arrays[f"{part}_images"], arrays[f"{part}_digits"]
+        if images.ndim != 3 or digits.ndim != 1 or len(images) != len(digits) or not len(images):
+            raise InputError(f"{folder}: {part} images {images.shape} and labels {digits.shape} do not fit together")
+        if digits.max() > 9:
+            raise InputError(f"{folder}: a {part} label is {digits.max()}; digits 0 to 9 were expected")
+        arrays[f"{part}_images"] = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+    if arrays["train_images"].shape[1] != arrays["test_images"].shape[1]:
+        raise InputError(f"{folder}: training and test images differ in size")
+    return Digits("MNIST", **arrays)
+
+
+def embedded_digits() -> Digits:
+    """Return scikit-learn's 1,797 digits of 8 x 8, every fifth one held out for testing."""
+    from sklearn.datasets import load_digits
+
+    images, digits = load_digits(return_X_y=True)
+    images, digits = images.astype(np.float32) / np.float32(16), digits.astype(np.uint8)
+    test = np.arange(len(digits)) % 5 == 0
+    return Digits("scikit-learn digits", images[~test], digits[~test], images[test], digits[test])
+
+
+def _find(folder: Path, stem: str) -> Path:
+    for name in (stem, f"{stem}.gz"):
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f"{folder}: has neither {stem} nor {stem}.gz")

@@ -1,0 +1,291 @@
+"""The paper's controlled experiment: MNIST as a multi-label problem whose labels are dropped, under six losses.
+
+Every digit is a row with one true label of ten; a true label survives into training with probability p. A network of
+one hidden layer is trained with each loss on what survived and tested on complete labels. Under one seed all losses and
+all propensities share the start, the order of rows and the uniform numbers that decide which labels survive.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from unmissed import __version__
+from unmissed.archive import read_json, write_json, write_text
+from unmissed.errors import InputError
+from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge, naive, unbiased
+from unmissed.progress import Progress, silent
+from unmissed.propensity import drop_labels
+from unmissed.studies.idx import Digits, embedded_digits, read_mnist
+from unmissed.studies.network import Network, train
+
+N_LABELS = 10
+SETTINGS_FILE = "settings.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides the study's numbers; a folder holds the trainings of one setting only."""
+
+    propensities: tuple[float, ...] = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
+    seeds: int = 3
+    epochs: int = 10
+    hidden: int = 128
+    batch: int = 32
+    rate: float = 0.001
+    probability_clip: float = 1e-7
+
+    def __post_init__(self) -> None:
+        if not self.propensities or not all(0 < p <= 1 for p in self.propensities):
+            raise InputError(f"propensities must lie in (0, 1], not {list(self.propensities)}")
+        if len({_cell_name(p) for p in self.propensities}) < len(self.propensities):
+            raise InputError("a propensity is given twice (they are told apart to four digits)")
+        for name in ("seeds", "epochs", "hidden", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.rate > 0:
+            raise InputError(f"rate must be positive, not {self.rate}")
+
+
+class Variant(NamedTuple):
+    """One curve of the figure: the loss it is trained with, made from p and the clip, and the one it is tested with."""
+
+    family: str
+    label: str
+    trained: Callable[[float, float], Loss]
+    tested: Callable[[float], Loss]
+
+
+def _entropy(clip: float) -> Loss:
+    """Return the cross-entropy of a clipped sigmoid, what the paper's networks end in."""
+    return cross_entropy_from_logits(clip)
+
+
+def _hinge(clip: float) -> Loss:
+    return hinge()
+
+
+VARIANTS = {
+    "bce": Variant("cross-entropy", "standard", lambda p, clip: _entropy(clip), _entropy),
+    "bce-unbiased": Variant("cross-entropy", "re-weighted", lambda p, clip: unbiased(_entropy(clip), p), _entropy),
+    "bce-naive": Variant("cross-entropy", "naive", lambda p, clip: naive(_entropy(clip), p), _entropy),
+    "hinge": Variant("hinge", "standard", lambda p, clip: hinge(), _hinge),
+    "hinge-convex": Variant("hinge", "re-weighted (convex)", lambda p, clip: convex_bound(hinge(), p), _hinge),
+    "hinge-unbiased": Variant("hinge", "non-convex", lambda p, clip: unbiased(hinge(), p), _hinge),
+}
+
+
+class Cell(NamedTuple):
+    """One training of the grid."""
+
+    variant: str
+    propensity: float
+    seed: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its result file."""
+        return f"{self.variant}-p{_cell_name(self.propensity)}-seed{self.seed}.json"
+
+
+def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
+    """Train one network and return what was seen after each epoch; the last epoch is the result."""
+    variant = VARIANTS[cell.variant]
+    start, order, fate = (np.random.default_rng([cell.seed, stream]) for stream in range(3))
+    loss = variant.trained(cell.propensity, settings.probability_clip)
+    tested = variant.tested(settings.probability_clip)
+    observed = drop_labels(_one_hot(digits.train_digits), cell.propensity, fate).toarray() > 0
+    truth = _one_hot(digits.test_digits)
+    present = truth.toarray() > 0
+    network = Network(digits.train_images.shape[1], settings.hidden, N_LABELS, start)
+    shape = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
+    begin = time.perf_counter()
+    epochs = []
+    with np.errstate(over="ignore", invalid="ignore"):  # a loss without a floor may run away: that is a result
+        for train_loss in train(network, digits.train_images, observed, loss, rng=order, **shape):  # type: ignore[arg-type]
+            scores = network.score(digits.test_images)
+            epochs.append(
+                {
+                    "train_loss": _number(train_loss),
+                    "test_loss": _number(tested.total(scores, truth, "mean")),
+                    "accuracy": float(((scores >= 0) == present).mean()),
+                    "largest_score": _number(float(np.abs(scores).max())),
+                }
+            )
+    return {**cell._asdict(), "seconds": round(time.perf_counter() - begin, 2), "epochs": epochs}
+
+
+def run_study(
+    out: Path, settings: Settings, data: Path | None = None, *, workers: int = 2, progress: Progress = silent
+) -> dict[str, Any]:
+    """Train all cells that are not yet done, then write `trainings.csv`, `summary.csv` and `study.json`.
+
+    Parameters
+    ----------
+    out
+        The study's folder. Finished trainings in it are kept; a folder of other settings is refused.
+    settings
+        What to train.
+    data
+        The folder with the four idx files of MNIST; None takes the digits that come with scikit-learn.
+    workers
+        Processes, each with one thread for linear algebra.
+    progress
+        Told of finished trainings.
+
+    Returns
+    -------
+    What `study.json` holds.
+    """
+    digits = _load(data)
+    facts = {**asdict(settings), "propensities": list(settings.propensities), "data": digits.name}
+    _claim(out, {**facts, "data_digest": digits.digest})
+    grid = product(range(settings.seeds), settings.propensities, VARIANTS)  # seed by seed: whole curves come first
+    cells = [Cell(variant, propensity, seed) for seed, propensity, variant in grid]
+    folder = out / "trainings"
+    folder.mkdir(exist_ok=True)
+    missing = [cell for cell in cells if not (folder / cell.file_name).is_file()]
+    done = len(cells) - len(missing)
+    progress(done, len(cells))
+    begin = time.perf_counter()
+    for cell, result in _train_all(digits, data, settings, missing, workers):
+        write_json(folder / cell.file_name, result)
+        done += 1
+        progress(done, len(cells))
+    results = [read_json(folder / cell.file_name) for cell in cells]
+    summary = summarise(results)
+    study = {
+        "settings": {**facts, "data_digest": digits.digest},
+        "n_train": len(digits.train_digits),
+        "n_test": len(digits.test_digits),
+        "made_with": {"unmissed": __version__, "numpy": np.__version__, "python": platform.python_version()},
+        "seconds_of_training": round(sum(result["seconds"] for result in results), 1),
+        "seconds_of_this_call": round(time.perf_counter() - begin, 1),
+        "summary": summary,
+    }
+    write_text(out / "trainings.csv", _csv([_flat(result) for result in results]))
+    write_text(out / "summary.csv", _csv(summary))
+    write_json(out / "study.json", study)
+    return {**study, "trainings": results}
+
+
+def summarise(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return mean, standard deviation, least and greatest of the last epoch over seeds, per loss and propensity."""
+    groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for result in results:
+        groups.setdefault((result["variant"], result["propensity"]), []).append(result["epochs"][-1])
+    rows = []
+    for (variant, propensity), ends in groups.items():
+        row: dict[str, Any] = {
+            "variant": variant,
+            "family": VARIANTS[variant].family,
+            "label": VARIANTS[variant].label,
+            "propensity": propensity,
+            "seeds": len(ends),
+        }
+        for name in ("test_loss", "accuracy", "largest_score"):
+            values = np.array([math.inf if end[name] is None else end[name] for end in ends])
+            finite = bool(np.isfinite(values).all())
+            row[f"{name}_mean"] = float(values.mean()) if finite else None
+            row[f"{name}_std"] = float(values.std(ddof=1)) if finite and len(values) > 1 else None
+            row[f"{name}_min"] = _number(float(values.min()))
+            row[f"{name}_max"] = _number(float(values.max()))
+        rows.append(row)
+    return rows
+
+
+_worker: tuple[Digits, Settings] | None = None
+
+
+def _begin_worker(data: Path | None, settings: Settings) -> None:
+    """Load the data once a process, and leave the other cores to the other processes."""
+    global _worker
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    threadpool_limits(1)
+    _worker = _load(data), settings
+
+
+def _run_in_worker(cell: Cell) -> dict[str, Any]:
+    assert _worker is not None, "the pool's initializer has run"
+    return run_cell(*_worker, cell)
+
+
+def _train_all(
+    digits: Digits, data: Path | None, settings: Settings, cells: list[Cell], workers: int
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    if workers == 1 or len(cells) < 2:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(1):
+            for cell in cells:
+                yield cell, run_cell(digits, settings, cell)
+        return
+    pool = ProcessPoolExecutor(
+        min(workers, len(cells)), get_context("spawn"), initializer=_begin_worker, initargs=(data, settings)
+    )
+    with pool:
+        waiting = {pool.submit(_run_in_worker, cell): cell for cell in cells}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _claim(out: Path, facts: dict[str, Any]) -> None:
+    """Write the settings into a new folder, or refuse one that holds a study of other settings."""
+    path = out / SETTINGS_FILE
+    if path.is_file():
+        before = read_json(path)
+        other = sorted(name for name in {*before, *facts} if before.get(name) != facts.get(name))
+        if other:
+            differences = ", ".join(f"{name} {before.get(name)} (now {facts.get(name)})" for name in other)
+            raise InputError(f"{out}: holds a study with other settings: {differences}; choose another folder")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, facts)
+
+
+def _load(data: Path | None) -> Digits:
+    return embedded_digits() if data is None else read_mnist(data)
+
+
+def _one_hot(digits: Any) -> sp.csr_matrix:
+    n = len(digits)
+    return sp.csr_matrix((np.ones(n, np.float32), digits.astype(np.int32), np.arange(n + 1)), shape=(n, N_LABELS))
+
+
+def _flat(result: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in result.items() if name != "epochs"}, **result["epochs"][-1]}
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _number(value: float) -> float | None:
+    """Return a finite number, or None, which JSON has and infinity it has not."""
+    return value if math.isfinite(value) else None
+
+
+def _cell_name(propensity: float) -> str:
+    return f"{propensity:.4f}"
