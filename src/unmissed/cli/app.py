@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed import __version__
-from unmissed.cli import study
+from unmissed.cli import data, study
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ def root(
     """Tag things with the few right labels out of thousands, learning from data whose labels are incomplete."""
 
 
+app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")
 
 

@@ -35,14 +35,13 @@ def bare_suffix(path: str | os.PathLike[str]) -> str:
     return (Path(path.stem).suffix if path.suffix.lower() in COMPRESSIONS else path.suffix).lower()
 
 
-def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[bytearray, int]]:
-    """Give a file's bytes, decompressed, in blocks of whole lines: a buffer and how many of its bytes are the block.
+def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[bytearray, int, float]]:
+    """Give a file in blocks of whole lines: a buffer, how many of its bytes are the block, the share of the file read.
 
-    Each block ends with a newline; the buffer is used again for the next one. A byte-order mark at the beginning is
-    left out, a missing last newline put in. Lines longer than a block make the buffer grow. An empty file, a truncated
-    or damaged one and one in another encoding are refused with the line reached.
+    Each block ends with a newline; the buffer is used again for the next one. Gzip and xz are unpacked, a byte-order
+    mark at the beginning is left out, a missing last newline put in. Lines longer than a block make the buffer grow.
+    An empty file, a truncated or damaged one and one in another encoding are refused with the line reached.
     """
-    line = 1
     buffer = bytearray(2 * CHUNK)
     filled = 0  # bytes in the buffer, all of one unfinished line
     first = True
@@ -54,11 +53,9 @@ def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> It
                 with memoryview(buffer) as view, view[filled : filled + CHUNK] as room:
                     n_read = stream.readinto(room)
             except EOFError as error:
-                raise InputError(f"{path}:{line}: the {kind} file is truncated, at this line or after it") from error
+                raise InputError(f"{path}:{_line_reached(path)}: the {kind} file is truncated here") from error
             except (OSError, zlib.error, lzma.LZMAError) as error:
-                raise InputError(
-                    f"{path}:{line}: the {kind} file is damaged, at this line or after it: {error}"
-                ) from error
+                raise InputError(f"{path}:{_line_reached(path)}: the {kind} file is damaged here: {error}") from error
             if first:
                 n_read -= _strip_mark(path, buffer, n_read)
                 first = False
@@ -67,20 +64,19 @@ def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> It
             end = buffer.rfind(b"\n", filled, filled + n_read) + 1
             filled += n_read
             if end:
-                yield buffer, end
-                line += buffer.count(b"\n", 0, end)
+                yield buffer, end, raw.tell() / max(size, 1)
                 buffer[: filled - end] = buffer[end:filled]
                 filled -= end
             progress(raw.tell(), size)
     if filled:
         buffer[filled : filled + 1] = b"\n"
-        yield buffer, filled + 1
+        yield buffer, filled + 1, 1.0
 
 
 def lines(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[int, bytes]]:
     """Give a file's lines without their ends, each with its number from 1."""
     number = 0
-    for buffer, end in line_blocks(path, progress):
+    for buffer, end, _ in line_blocks(path, progress):
         for line in bytes(buffer[:end]).split(b"\n")[:-1]:
             number += 1
             yield number, line.removesuffix(b"\r")
@@ -105,6 +101,18 @@ def write_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _line_reached(path: str | os.PathLike[str]) -> int:
+    """Return the line in which a damaged file breaks off, reading it once more in small steps."""
+    line = 1
+    with _open(path) as (stream, *_):
+        try:
+            while piece := stream.read1(1024):
+                line += piece.count(b"\n")
+        except (EOFError, OSError, zlib.error, lzma.LZMAError):
+            pass
+    return line
 
 
 def _strip_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) -> int:

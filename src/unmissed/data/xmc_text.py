@@ -21,6 +21,7 @@ from unmissed.progress import Progress, silent
 Array = npt.NDArray[Any]
 _BATCH = 1 << 16  # entries formatted at a time
 _PLAIN = (1e-13, 1e15)  # magnitudes that the formatter writes itself
+_INFINITE = float(np.finfo(np.float32).max) * (1 + 2.0**-25)  # from here on float32 is infinite
 _LONGEST = 40  # bytes that one entry can take
 _TOKEN = re.compile(rb"[^ \t\r\n]+")
 
@@ -36,29 +37,33 @@ class _Sizes:
     source: str  # who says so
 
 
-class _Pieces:
-    """Arrays that arrive piece by piece; joining them frees each piece as soon as it is copied."""
+class _Growing:
+    """An array that grows at its end.
+
+    Room is made for what the whole file will need, judged by the share of it read so far, so that growing copies
+    hardly ever happen; pages of that room that are never written to cost nothing.
+    """
 
     def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
-        self.pieces: list[Array] = []
+        self.array = np.empty(0, dtype)
         self.size = 0
 
-    def add(self, piece: Array) -> None:
-        self.pieces.append(piece.astype(self.dtype))
-        self.size += piece.size
+    def add(self, piece: Array, share: float) -> None:
+        end = self.size + piece.size
+        if end > self.array.size:
+            room = np.empty(max(end, int(1.1 * end / share) if share < 1 else end), self.array.dtype)
+            room[: self.size] = self.array[: self.size]
+            self.array = room
+        self.array[self.size : end] = piece
+        self.size = end
 
-    def join(self) -> Array:
-        whole = np.empty(self.size, self.dtype)
-        end = self.size
-        while self.pieces:
-            piece = self.pieces.pop()
-            whole[end - piece.size : end] = piece
-            end -= piece.size
-        return whole
+    def finish(self) -> Array:
+        """Give the array, its unused room returned to the system."""
+        self.array.resize(self.size, refcheck=False)
+        return self.array
 
     def highest(self) -> int:
-        return max((int(piece.max()) for piece in self.pieces if piece.size), default=-1)
+        return int(self.array[: self.size].max()) if self.size else -1
 
 
 class _Reader:
@@ -67,8 +72,8 @@ class _Reader:
     def __init__(self, path: str | os.PathLike[str], sizes: _Sizes, line: int) -> None:
         self.path, self.sizes, self.line = path, sizes, line
         self.n_rows = 0
-        self.labels, self.label_lengths = _Pieces(np.int32), _Pieces(np.int32)
-        self.indices, self.values, self.feature_lengths = _Pieces(np.int32), _Pieces(np.float32), _Pieces(np.int32)
+        self.labels, self.label_lengths = _Growing(np.int32), _Growing(np.int32)
+        self.indices, self.values, self.feature_lengths = _Growing(np.int32), _Growing(np.float32), _Growing(np.int32)
         self.room = 0
 
     def _make_room(self, n_bytes: int) -> None:
@@ -84,13 +89,13 @@ class _Reader:
         )
         self.doubts = np.empty((n_bytes // 3 + 1, 3), np.int64)
 
-    def read(self, block: bytearray, begin: int, end: int) -> None:
-        """Read the lines that stand in a block from byte `begin` to `end`."""
+    def read(self, block: bytearray, begin: int, end: int, share: float) -> None:
+        """Read the lines that stand in a block from byte `begin` to `end`, with which `share` of the file is read."""
         sizes = self.sizes
         view = np.frombuffer(block, np.uint8, end)
         self._make_room(view.size)
         most = LARGEST if sizes.rows is None else sizes.rows
-        wrong, at, n_rows, n_marks, n_values, n_doubts, rising = kernels.parse_lines(
+        wrong, at, n_lines, n_rows, n_marks, n_values, n_doubts, rising = kernels.parse_lines(
             view,
             begin,
             sizes.base,
@@ -109,14 +114,14 @@ class _Reader:
         if not rising:
             self._sort(block, begin, n_rows, n_marks)
         if wrong != kernels.FINE:
-            raise self._complaint(block, begin, int(at), _describe(wrong, block, int(at), sizes))
-        self.labels.add(self.label_buffer[:n_marks])
-        self.indices.add(self.index_buffer[:n_values])
-        self.values.add(self.value_buffer[:n_values])
-        self.label_lengths.add(np.diff(self.label_ends[:n_rows], prepend=0))
-        self.feature_lengths.add(np.diff(self.feature_ends[:n_rows], prepend=0))
+            raise self._complaint(block, begin, int(at), int(wrong))
+        self.labels.add(self.label_buffer[:n_marks], share)
+        self.indices.add(self.index_buffer[:n_values], share)
+        self.values.add(self.value_buffer[:n_values], share)
+        self.label_lengths.add(np.diff(self.label_ends[:n_rows], prepend=0), share)
+        self.feature_lengths.add(np.diff(self.feature_ends[:n_rows], prepend=0), share)
         self.n_rows += n_rows
-        self.line += block.count(b"\n", begin, end)
+        self.line += n_lines
 
     def finish(self) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         """Give X and Y."""
@@ -129,19 +134,23 @@ class _Reader:
         n_features = self.indices.highest() + 1 if sizes.features is None else sizes.features
         n_labels = self.labels.highest() + 1 if sizes.labels is None else sizes.labels
         X = assemble(
-            self.values.join(), self.indices.join(), _pointers(self.feature_lengths.join()), (self.n_rows, n_features)
+            self.values.finish(),
+            self.indices.finish(),
+            _pointers(self.feature_lengths.finish()),
+            (self.n_rows, n_features),
         )
-        labels = self.labels.join()
+        labels = self.labels.finish()
         Y = assemble(
-            np.ones(labels.size, np.float32), labels, _pointers(self.label_lengths.join()), (self.n_rows, n_labels)
+            np.ones(labels.size, np.float32), labels, _pointers(self.label_lengths.finish()), (self.n_rows, n_labels)
         )
         return X, Y
 
     def _convert(self, block: bytearray, begin: int, first: int, last: int) -> np.float32:
         """Convert a value that the kernel could not round with certainty."""
+        first = block.index(b":", first) + 1
         number = float(block[first:last])
-        if abs(number) >= float(np.finfo(np.float32).max) * (1 + 2.0**-25):
-            raise self._complaint(block, begin, first, _describe(kernels.NOT_FINITE, block, first, self.sizes))
+        if abs(number) >= _INFINITE:
+            raise self._complaint(block, begin, first, kernels.NOT_FINITE)
         return np.float32(number)
 
     def _sort(self, block: bytearray, begin: int, n_rows: int, n_marks: int) -> None:
@@ -154,12 +163,13 @@ class _Reader:
             if row >= 0:
                 at = _nth_token(block, begin, int(row), int(place), what)
                 code = kernels.DUPLICATE_LABEL if what == "label" else kernels.DUPLICATE_FEATURE
-                raise self._complaint(block, begin, at, _describe(code, block, at, self.sizes))
+                raise self._complaint(block, begin, at, code)
 
-    def _complaint(self, block: bytearray, begin: int, at: int, what: str) -> InputError:
+    def _complaint(self, block: bytearray, begin: int, at: int, code: int) -> InputError:
+        """Say what is wrong at a byte of the block, with file, line and column."""
         line = self.line + block.count(b"\n", begin, at)
-        column = at - (block.rfind(b"\n", 0, at) + 1) + 1
-        return InputError(f"{self.path}:{line}:{column}: {what}")
+        column = at - block.rfind(b"\n", 0, at)
+        return InputError(f"{self.path}:{line}:{column}: {_describe(code, block, at, self.sizes)}")
 
 
 def read_xmc(
@@ -177,7 +187,7 @@ def read_xmc(
     order are sorted. Anything malformed raises InputError with file, line and column.
     """
     blocks = line_blocks(path, progress)
-    block, end = next(blocks)
+    block, end, share = next(blocks)
     begin = 0
     if header:
         begin = block.index(b"\n") + 1
@@ -185,9 +195,9 @@ def read_xmc(
     else:
         sizes = _Sizes(None, n_features, n_labels, int(one_based), "the training set")
     reader = _Reader(path, sizes, 2 if header else 1)
-    reader.read(block, begin, end)
-    for block, end in blocks:
-        reader.read(block, 0, end)
+    reader.read(block, begin, end, share)
+    for block, end, share in blocks:
+        reader.read(block, 0, end, share)
     return reader.finish()
 
 

@@ -34,6 +34,7 @@ _EXACT = 2**53
 _LEAST_POWER, _MOST_POWER = -90, 60
 _POWERS = np.array([float(f"1e{e}") for e in range(_LEAST_POWER, _MOST_POWER + 1)])
 _TOO_LARGE = 3.402823567e38  # just below the first double that rounds to an infinite float32
+_TENS = np.array([float(f"1e{e}") for e in range(23)])
 _DOUBT = 1e-15  # more than the relative error of mantissa times power
 
 
@@ -79,8 +80,8 @@ def _read_exponent(block, at):
 
 
 @kernel()
-def _read_long_value(block, at):
-    """Read any decimal number as float32; see `_read_value`, which takes the short ones.
+def _read_value(block, at):
+    """Read a decimal number as float32: its value, the place after it, FINE or what is wrong, and whether in doubt.
 
     Up to 2^53 and powers of ten up to 22 one double operation is exact to the last bit. Beyond, the product is off by
     less than 1e-15; where that could matter for the float32 the caller is asked to convert the token itself.
@@ -132,35 +133,6 @@ def _read_long_value(block, at):
 
 
 @kernel()
-def _read_value(block, at):
-    """Read a decimal number as float32: its value, the place after it, FINE or what is wrong, and whether in doubt.
-
-    The usual case is here: at most 15 digits, perhaps a point, no sign and no exponent, exact by one division.
-    """
-    begin = at
-    limit = at + 15
-    mantissa = np.int64(0)
-    byte = np.int64(block[at])
-    while byte >= _ZERO and byte <= _NINE and at < limit:
-        mantissa = mantissa * 10 + (byte - _ZERO)
-        at += 1
-        byte = np.int64(block[at])
-    if at > begin and byte in (_BLANK, _NEWLINE):
-        return np.float32(mantissa), at, FINE, False
-    if at > begin and byte == _POINT:
-        at += 1
-        point = at
-        byte = np.int64(block[at])
-        while byte >= _ZERO and byte <= _NINE and at < limit:
-            mantissa = mantissa * 10 + (byte - _ZERO)
-            at += 1
-            byte = np.int64(block[at])
-        if byte in (_BLANK, _NEWLINE):
-            return np.float32(mantissa / _POWERS[at - point - _LEAST_POWER]), at, FINE, False
-    return _read_long_value(block, begin)
-
-
-@kernel()
 def _read_labels(block, at, base, n_labels, labels, n_read):
     """Read `3,17` at the beginning of a line; `3:` turns out to be a feature, of a row without labels."""
     begin = at
@@ -190,36 +162,84 @@ def _read_labels(block, at, base, n_labels, labels, n_read):
 
 
 @kernel()
+def _read_feature(block, at):
+    """Read one `12:0.5`, however it is written: what is wrong, where, the index, the value, and whether in doubt."""
+    number, after = _read_index(block, at)
+    if after == at:
+        return NEGATIVE_INDEX if block[at] == _MINUS else NO_INDEX, at, number, np.float32(0), False
+    if block[after] != _COLON:
+        return NO_COLON, after, number, np.float32(0), False
+    value, after, wrong, in_doubt = _read_value(block, after + 1)
+    return wrong, after, number, value, in_doubt
+
+
+@kernel()
 def _read_features(block, at, base, n_features, indices, values, n_read, doubts, n_doubts):
-    """Read `0:0.5 12:1` to the end of the line; places of values in doubt go to `doubts`."""
-    first = n_read
+    """Read `0:0.5 12:1` to the end of the line; places of values in doubt go to `doubts`.
+
+    The usual feature, of up to 9 and up to 14 digits with a point and one blank or newline after it, is read right
+    here, with unsigned places that need no check for being negative; `_read_feature` reads what is unusual.
+    """
+    one = np.uint64(1)
+    place = np.uint64(at)
+    last = np.int64(-1)
     rising = True
     while True:
-        at = _skip_blanks(block, at)
-        if block[at] == _NEWLINE:
-            return FINE, at, n_read, n_doubts, rising
-        number, after = _read_index(block, at)
-        if after == at:
-            wrong = NEGATIVE_INDEX if block[at] == _MINUS else NO_INDEX
-            return wrong, at, n_read, n_doubts, rising
-        if block[after] != _COLON:
-            return NO_COLON, after, n_read, n_doubts, rising
+        while block[place] == _BLANK:
+            place += one
+        token = place
+        number = np.int64(0)
+        limit = place + np.uint64(9)
+        digit = np.int64(block[place]) - _ZERO
+        while digit >= 0 and digit <= 9 and place < limit:
+            number = number * 10 + digit
+            place += one
+            digit = np.int64(block[place]) - _ZERO
+        plain = False
+        if digit == _COLON - _ZERO and place > token:
+            place += one
+            begin = place
+            limit = place + np.uint64(15)
+            mantissa = np.int64(0)
+            digit = np.int64(block[place]) - _ZERO
+            while digit >= 0 and digit <= 9 and place < limit:
+                mantissa = mantissa * 10 + digit
+                place += one
+                digit = np.int64(block[place]) - _ZERO
+            whole = place
+            fraction = place
+            if digit == _POINT - _ZERO:
+                place += one
+                fraction = place
+                digit = np.int64(block[place]) - _ZERO
+                while digit >= 0 and digit <= 9 and place < limit:
+                    mantissa = mantissa * 10 + digit
+                    place += one
+                    digit = np.int64(block[place]) - _ZERO
+            plain = whole > begin and digit in (_BLANK - _ZERO, _NEWLINE - _ZERO)
+            value = np.float32(mantissa / _TENS[place - fraction])
+        if not plain:
+            at = _skip_blanks(block, np.int64(token))
+            if block[at] == _NEWLINE:
+                return FINE, at, n_read, n_doubts, rising
+            wrong, after, number, value, in_doubt = _read_feature(block, at)
+            if wrong != FINE:
+                return wrong, after, n_read, n_doubts, rising
+            if in_doubt:
+                doubts[n_doubts, 0] = n_read
+                doubts[n_doubts, 1] = at
+                doubts[n_doubts, 2] = after
+                n_doubts += 1
+            token = np.uint64(at)
+            place = np.uint64(after)
         number -= base
         if number < 0 or number >= n_features:
-            return FEATURE_OUT_OF_RANGE, at, n_read, n_doubts, rising
-        if n_read > first:
-            if indices[n_read - 1] == number:
-                return DUPLICATE_FEATURE, at, n_read, n_doubts, rising
-            rising = rising and indices[n_read - 1] < number
-        begin = after + 1
-        value, at, wrong, in_doubt = _read_value(block, begin)
-        if wrong != FINE:
-            return wrong, at, n_read, n_doubts, rising
-        if in_doubt:
-            doubts[n_doubts, 0] = n_read
-            doubts[n_doubts, 1] = begin
-            doubts[n_doubts, 2] = at
-            n_doubts += 1
+            return FEATURE_OUT_OF_RANGE, np.int64(token), n_read, n_doubts, rising
+        if number <= last:
+            if number == last:
+                return DUPLICATE_FEATURE, np.int64(token), n_read, n_doubts, rising
+            rising = False
+        last = number
         indices[n_read] = number
         values[n_read] = value
         n_read += 1
@@ -239,13 +259,14 @@ def parse_lines(
     indices: Array,
     values: Array,
     doubts: Array,
-) -> tuple[int, int, int, int, int, int, bool]:
+) -> tuple[int, int, int, int, int, int, int, bool]:
     """Parse whole lines from `begin` on into flat arrays; row r owns what lies between its ends and those before.
 
-    Returns FINE or what is wrong, the byte where, the rows, label marks and values read, how many values are in doubt,
-    and whether all rows were in rising order of index (`sort_rows` finds duplicates in those that were not).
+    Returns FINE or what is wrong, the byte where, the lines before it, the rows, label marks and values read, how many
+    values are in doubt, and whether all rows were in rising order of index (if not, `sort_rows` has to see them).
     """
     at = begin
+    n_lines = 0
     n_rows = 0
     n_marks = 0
     n_values = 0
@@ -258,24 +279,24 @@ def parse_lines(
             if block[at] != _NEWLINE:
                 wrong = EXTRA_ROW
                 break
-            at += 1
-            continue
-        if not _ends(block, at):
-            wrong, at, n_marks, in_order = _read_labels(block, at, base, n_labels, labels, n_marks)
+        else:
+            if not _ends(block, at):
+                wrong, at, n_marks, in_order = _read_labels(block, at, base, n_labels, labels, n_marks)
+                rising = rising and in_order
+                if wrong != FINE:
+                    break
+            wrong, at, n_values, n_doubts, in_order = _read_features(
+                block, at, base, n_features, indices, values, n_values, doubts, n_doubts
+            )
             rising = rising and in_order
             if wrong != FINE:
                 break
-        wrong, at, n_values, n_doubts, in_order = _read_features(
-            block, at, base, n_features, indices, values, n_values, doubts, n_doubts
-        )
-        rising = rising and in_order
-        if wrong != FINE:
-            break
-        label_ends[n_rows] = n_marks
-        feature_ends[n_rows] = n_values
-        n_rows += 1
+            label_ends[n_rows] = n_marks
+            feature_ends[n_rows] = n_values
+            n_rows += 1
+        n_lines += 1
         at += 1
-    return wrong, at, n_rows, n_marks, n_values, n_doubts, rising
+    return wrong, at, n_lines, n_rows, n_marks, n_values, n_doubts, rising
 
 
 @kernel()

@@ -1,0 +1,257 @@
+"""`unmissed data`: look at data sets, convert them, make one up."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unmissed.cli import show
+from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.data.statistics import Statistics
+    from unmissed.data.survey import Survey
+    from unmissed.data.text import TextFeatures
+
+app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, make one up.")
+
+NoHeader = Annotated[bool, typer.Option("--no-header", help="XMC text without its first line of sizes.")]
+OneBased = Annotated[bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.")]
+Ngrams = Annotated[int, typer.Option(help="Text: the longest run of words that is a feature.", min=1)]
+MinDf = Annotated[int, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)]
+MaxFeatures = Annotated[int | None, typer.Option(help="Text: keep this many of the most frequent terms.", min=1)]
+SmoothIdf = Annotated[bool, typer.Option("--smooth-idf", help="Text: scikit-learn's idf, ln((1+N)/(1+df)) + 1.")]
+
+
+@app.command()
+def stats(
+    data: Annotated[str, typer.Argument(help="The training set: .txt, .jsonl (also .gz, .xz), a store, X.npz,Y.npz.")],
+    test: Annotated[list[str] | None, typer.Option(help="A test set; may be given more than once.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the label frequencies to this .png, .pdf or .svg.")] = None,
+    labels_only: Annotated[bool, typer.Option("--labels-only", help="Do not count the terms of texts.")] = False,
+    no_header: NoHeader = False,
+    one_based: OneBased = False,
+    ngrams: Ngrams = 1,
+    min_df: MinDf = 1,
+    max_features: MaxFeatures = None,
+    json: show.JsonOption = False,
+) -> None:
+    """Print a data set's sizes, its labels per point and points per label, and the power law of its labels.
+
+    APpL is the average number of points per label (over the labels that occur), ALpP the average number of labels per
+    point. The exponent b of the power law n_r ~ r^-b (n_r rows have the label of rank r) is the slope of a line through
+    ln n_r and ln r, fitted by least squares in which rank r weighs 1/r, so that head and tail count alike.
+
+    Example: unmissed data stats train.txt.gz --test test.txt.gz --figure labels.png
+    """
+    from unmissed.data.survey import survey
+
+    text = _text_options(ngrams, min_df, max_features, False)
+    with show.progress_bar("reading") as progress:
+        found = survey(
+            data,
+            test or [],
+            text=text,
+            count_features=not labels_only,
+            header=not no_header,
+            one_based=one_based,
+            progress=progress,
+        )
+    if figure is not None:
+        from unmissed.reports.data_figures import draw_label_frequencies
+
+        draw_label_frequencies(found.label_counts, found.train.power_law, figure, title=_short(data))
+    if json:
+        show.print_json(_as_json(data, test or [], found))
+    else:
+        _print_stats(data, test or [], found)
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="What to read: any form that `data stats` reads.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="What to write: a folder, .txt[.gz|.xz], X.npz,Y.npz.")],
+    like: Annotated[str | None, typer.Option(help="The training set, to give a test set its columns.")] = None,
+    no_header: NoHeader = False,
+    one_based: OneBased = False,
+    ngrams: Ngrams = 1,
+    min_df: MinDf = 1,
+    max_features: MaxFeatures = None,
+    smooth_idf: SmoothIdf = False,
+    json: show.JsonOption = False,
+) -> None:
+    """Convert a data set: text becomes TF-IDF features, a name without suffix becomes a store folder.
+
+    A store opens at once, without reading, and remembers how its features were made from text; use it as --like to
+    give a test set the same features and labels.
+
+    Example: unmissed data convert train.jsonl.xz train --min-df 3
+
+    Example: unmissed data convert test.jsonl.xz test --like train
+    """
+    from unmissed.data import load, write_store, write_xmc
+    from unmissed.data.npz import split_pair, write_npz
+    from unmissed.data.streams import bare_suffix
+
+    pair, suffix = split_pair(target), bare_suffix(target)
+    if pair is None and suffix not in (".txt", ""):
+        raise InputError(f"{target}: cannot write {suffix}; expected a folder, .txt, .txt.gz, .txt.xz or 'X.npz,Y.npz'")
+    for path in pair or (Path(target),):
+        if path.exists():
+            raise InputError(f"{path}: exists already; remove it or choose another name")
+    with show.progress_bar("reading") as progress:
+        training = None if like is None else load(like)
+        dataset = load(
+            source,
+            like=training,
+            text=_text_options(ngrams, min_df, max_features, smooth_idf),
+            header=not no_header,
+            one_based=one_based,
+            progress=progress,
+        )
+    with show.progress_bar("writing") as progress:
+        if pair is not None:
+            write_npz(dataset, pair)
+        elif suffix == ".txt":
+            write_xmc(dataset, target, progress=progress)
+        else:
+            write_store(dataset, target)
+    facts = {
+        "path": target,
+        "n_samples": dataset.n_samples,
+        "n_features": dataset.n_features,
+        "n_labels": dataset.n_labels,
+        "n_unknown_labels": dataset.n_unknown_labels,
+        "digest": dataset.digest,
+    }
+    if json:
+        show.print_json(facts)
+        return
+    unknown = f"; {dataset.n_unknown_labels:,} marks of unknown labels left out" if dataset.n_unknown_labels else ""
+    typer.echo(
+        f"{target}: {dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels{unknown}"
+    )
+
+
+@app.command()
+def make(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The new folder.")],
+    train: Annotated[int, typer.Option(help="Training rows.", min=1)] = 10_000,
+    test: Annotated[int, typer.Option(help="Test rows.", min=0)] = 2_500,
+    labels: Annotated[int, typer.Option(help="Labels.", min=1)] = 500,
+    features: Annotated[int, typer.Option(help="Words of the vocabulary.", min=1)] = 5_000,
+    labels_per_row: Annotated[float, typer.Option(help="Labels drawn per row, on average.", min=1)] = 3.0,
+    exponent: Annotated[float, typer.Option(help="Exponent of the power law of label frequencies.", min=0)] = 1.0,
+    propensity: Annotated[
+        str, typer.Option(help="How labels get lost: jain, jain:A,B, constant:P, table:FILE.")
+    ] = "jain",
+    seed: Annotated[int, typer.Option(help="One seed, one corpus.", min=0)] = 0,
+    xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,
+    json: show.JsonOption = False,
+) -> None:
+    """Make a long-tailed corpus whose complete labels are known, and lose some of its labels at random.
+
+    The folder gets `train` and `test` as an annotator would have left them, with label l kept with probability p_l;
+    `train-complete` and `test-complete` with all true labels; and `propensities.txt` with p of each label, as
+    --propensity table:FILE takes it. p is computed from the complete training labels.
+
+    Example: unmissed data make corpus --labels 1000 --propensity jain:0.55,1.5
+    """
+    from dataclasses import replace
+
+    import numpy as np
+
+    from unmissed.archive import written_aside
+    from unmissed.data import make_corpus, write_store, write_xmc
+    from unmissed.propensity import drop_labels, parse
+
+    if folder.exists():
+        raise InputError(f"{folder}: exists already; remove it or choose another name")
+    model = parse(propensity)
+    rng = np.random.default_rng(seed)
+    corpus = make_corpus(train, test, labels, features, labels_per_row=labels_per_row, exponent=exponent, rng=rng)
+    p = model.fit(corpus.train.label_counts, train)
+    kept = {}
+    with written_aside(folder) as aside:
+        for name, complete in (("train", corpus.train), ("test", corpus.test)):
+            observed = replace(complete, Y=drop_labels(complete.Y, p, rng))
+            kept[name] = observed.Y.nnz / max(complete.Y.nnz, 1)
+            for suffix, dataset in (("", observed), ("-complete", complete)):
+                if xmc:
+                    write_xmc(dataset, aside / f"{name}{suffix}.txt")
+                else:
+                    write_store(dataset, aside / f"{name}{suffix}")
+        (aside / "propensities.txt").write_text("".join(f"{value!r}\n" for value in p.tolist()), encoding="utf-8")
+    if json:
+        show.print_json({"path": str(folder), "train": train, "test": test, "labels": labels, "kept": kept})
+        return
+    typer.echo(
+        f"{folder}: {train:,} training and {test:,} test rows, {labels:,} labels; {kept['train']:.0%} of labels kept"
+    )
+
+
+def _text_options(ngrams: int, min_df: int, max_features: int | None, smooth: bool) -> "TextFeatures":
+    from unmissed.data import TextFeatures
+
+    return TextFeatures(ngrams=(1, ngrams), min_df=min_df, max_features=max_features, smooth=smooth)
+
+
+def _short(path: str) -> str:
+    """Return the last two parts of a path, enough to know a file by."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def _as_json(data: str, tests: list[str], found: "Survey") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "train": {"path": data, **asdict(found.train)},
+        "tests": [{"path": path, **asdict(one)} for path, one in zip(tests, found.tests, strict=True)],
+        "together": asdict(found.together),
+        "n_features": found.n_features,
+        "n_new_labels": found.n_new_labels,
+    }
+
+
+def _print_stats(data: str, tests: list[str], found: "Survey") -> None:
+    train = found.train
+    show.print_table(
+        _short(data),
+        ["Training", "Test", "Labels", "Features", "APpL", "ALpP"],
+        [
+            [
+                f"{train.n_samples:,}",
+                f"{sum(one.n_samples for one in found.tests):,}" if found.tests else "-",
+                f"{train.n_labels:,}",
+                "-" if found.n_features is None else f"{found.n_features:,}",
+                f"{train.points_per_label:.2f}",
+                f"{train.labels_per_point:.2f}",
+            ]
+        ],
+    )
+    if found.tests:
+        rows = [("training", train), *((_short(p), one) for p, one in zip(tests, found.tests, strict=True))]
+        show.print_table(
+            "by file",
+            ["", "Rows", "Labels used", "Marks", "APpL", "ALpP", "Rows without labels"],
+            [_row(name, one) for name, one in [*rows, ("together", found.together)]],
+        )
+    if train.power_law is not None:
+        law = train.power_law
+        typer.echo(f"power law of label frequencies: exponent {law.exponent:.2f} (R2 {law.r_squared:.2f})")
+    typer.echo(f"labels without positives in training: {train.n_labels - train.n_used_labels:,}")
+    if found.tests:
+        typer.echo(f"labels that only the test has: {found.n_new_labels:,}")
+    typer.echo(f"training rows without labels: {train.n_rows_without_labels:,}")
+
+
+def _row(name: str, one: "Statistics") -> list[str]:
+    return [
+        name,
+        f"{one.n_samples:,}",
+        f"{one.n_used_labels:,}",
+        f"{one.n_marks:,}",
+        f"{one.points_per_label:.2f}",
+        f"{one.labels_per_point:.2f}",
+        f"{one.n_rows_without_labels:,}",
+    ]

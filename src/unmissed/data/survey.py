@@ -1,0 +1,98 @@
+"""A survey of training and test files: their label statistics, apart and together, and the number of features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from unmissed.data import json_lines
+from unmissed.data.dataset import assemble
+from unmissed.data.sources import holds_text, load, load_labels
+from unmissed.data.statistics import Statistics, describe_labels
+from unmissed.data.text import TextFeatures
+from unmissed.errors import InputError
+from unmissed.progress import Progress, silent
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What `survey` found; `together` pools all files, `n_new_labels` counts labels that only test files have."""
+
+    train: Statistics
+    tests: list[Statistics]
+    together: Statistics
+    n_features: int | None
+    n_new_labels: int
+    label_counts: npt.NDArray[np.int64] = field(repr=False)
+
+
+def survey(
+    train: PathLike,
+    tests: Sequence[PathLike] = (),
+    *,
+    text: TextFeatures | None = None,
+    count_features: bool = True,
+    header: bool = True,
+    one_based: bool = False,
+    progress: Progress = silent,
+) -> Survey:
+    """Describe a training file and any number of test files; the features of texts are counted, not computed.
+
+    `text` says what a term is where features come from text. Labels are the same if they have the same name, or, where
+    files have no names, the same number.
+    """
+    n_features: int | None = None
+    if holds_text(train):
+        texts, label_lists = json_lines.read_documents(train, progress)
+        Y, names, _ = json_lines.binarize(label_lists)
+        known: list[str] | None = names
+        if count_features:
+            n_features = (text or TextFeatures()).count_terms(texts, progress)
+    else:
+        dataset = load(train, header=header, one_based=one_based, progress=progress)
+        Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
+    blocks, everything = [Y], known
+    for path in tests:
+        Z, other, _ = load_labels(
+            path, n_labels=Y.shape[1] if known is None else None, header=header, one_based=one_based, progress=progress
+        )
+        Z, everything = _join_columns(path, Z, other, everything, Y.shape[1])
+        blocks.append(Z)
+    n_columns = blocks[-1].shape[1]
+    widened = [assemble(B.data, B.indices, B.indptr, (B.shape[0], n_columns)) for B in blocks]
+    together = sparse.csr_matrix(sparse.vstack(widened))
+    seen_in_train = np.bincount(Y.indices, minlength=n_columns) > 0
+    seen = np.bincount(together.indices, minlength=n_columns) > 0
+    return Survey(
+        train=describe_labels(Y),
+        tests=[describe_labels(block) for block in blocks[1:]],
+        together=describe_labels(together),
+        n_features=n_features,
+        n_new_labels=int(np.count_nonzero(seen & ~seen_in_train)),
+        label_counts=np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64),
+    )
+
+
+def _join_columns(
+    path: PathLike, Z: sparse.csr_matrix, names: list[str] | None, known: list[str] | None, n_labels: int
+) -> tuple[sparse.csr_matrix, list[str] | None]:
+    """Renumber the columns of Z by name: those of `known` first, new ones after them."""
+    if names is None or known is None or names == known:
+        expected = n_labels if known is None else len(known)
+        if Z.shape[1] != expected:
+            raise InputError(f"{path}: has {Z.shape[1]} labels; the training set has {expected}")
+        return Z, known
+    place = {name: column for column, name in enumerate(known)}
+    for name in names:
+        place.setdefault(name, len(place))
+    columns = np.array([place[name] for name in names], dtype=np.int32)[Z.indices]
+    renumbered = sparse.csr_matrix((Z.data, columns, Z.indptr.copy()), shape=(Z.shape[0], len(place)))
+    renumbered.sort_indices()
+    return renumbered, list(place)

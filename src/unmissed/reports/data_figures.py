@@ -1,0 +1,62 @@
+"""Figures of data sets: how often labels occur."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.data.statistics import PowerLaw
+from unmissed.errors import InputError
+
+_TAIL = 10  # rows; a label with fewer is a tail label
+
+
+def draw_label_frequencies(
+    counts: npt.ArrayLike, law: PowerLaw | None, path: str | os.PathLike[str], *, title: str = ""
+) -> None:
+    """Draw rows per label against the label's rank, both logarithmic, with the fitted power law.
+
+    The suffix of `path` chooses the kind of picture (`.png`, `.pdf`, `.svg`).
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    falling = np.sort(np.asarray(counts))[::-1]
+    falling = falling[falling > 0]
+    if falling.size == 0:
+        raise InputError("no label has a row; there is nothing to draw")
+    rank = np.arange(1, falling.size + 1, dtype=np.float64)
+    figure = Figure(figsize=(6.4, 4.2), dpi=160, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    if Path(path).suffix.lstrip(".").lower() not in canvas.get_supported_filetypes():
+        raise InputError(f"{path}: unknown kind of picture; expected a name that ends in .png, .pdf or .svg")
+    axes = figure.add_subplot()
+    tail = int(np.searchsorted(-falling, -_TAIL, side="right"))  # labels with at least _TAIL rows
+    if 0 < tail < falling.size:
+        axes.axvspan(tail + 0.5, falling.size, color="#f0e6d8", zorder=0, lw=0)
+        share = (falling.size - tail) / falling.size
+        axes.text(
+            falling.size * 0.94,
+            falling[0],
+            f"{share:.0%} of labels\nhave fewer\nthan {_TAIL} rows",
+            ha="right",
+            va="top",
+            fontsize=8.5,
+            color="#8a6a3a",
+        )
+    axes.plot(rank, falling, color="#1f5a8c", lw=2, label="labels, most frequent first")
+    if law is not None:
+        ends = np.array([1.0, float(falling.size)])
+        text = f"power law $n_r \\propto r^{{-{law.exponent:.2f}}}$"
+        axes.plot(ends, law(ends), color="#c8502d", lw=1.4, ls=(0, (5, 3)), label=text)
+    axes.set(xscale="log", yscale="log", xlabel="rank of the label", ylabel="rows with the label", title=title)
+    axes.set_xlim(0.9, falling.size * 1.1 + 1)
+    axes.set_ylim(bottom=0.7)
+    axes.grid(True, which="major", color="#dddddd", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", frameon=False, fontsize=9)
+    figure.savefig(path)
