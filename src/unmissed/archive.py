@@ -97,9 +97,12 @@ def open_arrays(
     folder: str | os.PathLike[str], manifest: Mapping[str, Any], *, verify: bool = False
 ) -> dict[str, Array]:
     """Open an archive's arrays read-only and memory-mapped; sizes are always checked, checksums on request."""
-    return {
-        name: _open_array(Path(folder) / f"{name}.npy", entry, verify) for name, entry in manifest["arrays"].items()
-    }
+    try:
+        return {
+            name: _open_array(Path(folder) / f"{name}.npy", entry, verify) for name, entry in manifest["arrays"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{Path(folder) / MANIFEST}: damaged; it does not list the arrays of this folder") from error
 
 
 def checksum(path: str | os.PathLike[str]) -> str:
@@ -110,7 +113,7 @@ def checksum(path: str | os.PathLike[str]) -> str:
 
 def _write_array(path: Path, array: Array) -> dict[str, Any]:
     with open(path, "wb") as stream:
-        np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
+        np.save(stream, np.asarray(array, order="C"), allow_pickle=False)
         stream.flush()
         os.fsync(stream.fileno())
     return {"bytes": path.stat().st_size, "sha256": checksum(path)}
@@ -126,9 +129,18 @@ def _open_array(path: Path, entry: Mapping[str, Any], verify: bool) -> Array:
     if verify and checksum(path) != entry["sha256"]:
         raise InputError(f"{path}: does not match its checksum; the file is damaged")
     try:
+        return _load(path)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a readable array; the file is damaged: {error}") from error
+
+
+def _load(path: Path) -> Array:
+    try:
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
     except ValueError:  # an empty array cannot be mapped
-        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+        array: Array = np.load(path, allow_pickle=False)
+        array.setflags(write=False)
+        return array
 
 
 def _umask() -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +39,7 @@ class Ranking:
             raise InputError(
                 f"a ranking needs labels and scores of one shape (rows, k); got {labels.shape} and {scores.shape}"
             )
-        if labels.size and not np.issubdtype(labels.dtype, np.integer):
-            raise InputError(f"labels of a ranking are integers, not {labels.dtype}")
-        labels = labels.astype(np.int32, copy=False)
+        labels = _as_labels(labels)
         _check_order(labels, scores)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "scores", scores)
@@ -57,13 +57,15 @@ class Ranking:
     @classmethod
     def sort(cls, labels: npt.ArrayLike, scores: npt.ArrayLike) -> Ranking:
         """Put each row's labels into ranking order: score falling, ties by label rising, padding (-1) last."""
-        labels = np.asarray(labels, dtype=np.int32)
+        labels = _as_labels(np.asarray(labels))
         scores = np.where(labels < 0, -np.inf, np.asarray(scores, dtype=np.float32)).astype(np.float32)
         order = np.lexsort((labels, -scores, labels < 0), axis=-1)
         return cls(np.take_along_axis(labels, order, -1), np.take_along_axis(scores, order, -1))
 
     def top(self, k: int) -> Ranking:
-        """Keep the first `k` places."""
+        """Keep the first `k` places, or all where there are fewer."""
+        if k < 1:
+            raise InputError(f"a ranking keeps at least 1 place, not {k}")
         return Ranking(self.labels[:, :k], self.scores[:, :k])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -72,7 +74,10 @@ class Ranking:
         with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".npz", delete=False) as aside:
             try:
                 np.savez(aside, labels=self.labels, scores=self.scores)
+                aside.flush()
+                os.fsync(aside.fileno())
                 aside.close()
+                os.chmod(aside.name, 0o666 & ~_umask())  # as any new file; temporary ones are private
                 os.replace(aside.name, target)
             except BaseException:
                 aside.close()
@@ -84,18 +89,35 @@ class Ranking:
     def load(cls, path: str | os.PathLike[str]) -> Ranking:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                return cls(stored["labels"], stored["scores"])
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            if isinstance(error, InputError):
-                raise
+            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
+                labels, scores = stored["labels"], stored["scores"]
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: no such file") from error
+        except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{path}: not a ranking file (.npz with labels and scores): {error}") from error
+        try:
+            return cls(labels, scores)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
+def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    """Return labels as int32, refusing what would be cut or wrapped on the way."""
+    if labels.size and not np.issubdtype(labels.dtype, np.integer):
+        raise InputError(f"labels of a ranking are integers, not {labels.dtype}")
+    if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
+        raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 where a place is empty")
+    return labels.astype(np.int32, copy=False)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _check_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
-    """Refuse labels below -1, NaN scores, and rows out of the one order that rankings have."""
-    if labels.size and labels.min() < -1:
-        raise InputError("labels of a ranking are at least 0, or -1 where a place is empty")
+    """Refuse NaN scores, scored empty places, labels listed twice, and rows out of the one order that rankings have."""
     if np.isnan(scores).any():
         raise InputError("a ranking cannot hold a score that is not a number")
     left, right = scores[:, :-1], scores[:, 1:]
@@ -107,3 +129,11 @@ def _check_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32])
             f"row {row} of the ranking is not in order (score falling, ties by label rising, -1 last); "
             "Ranking.sort(labels, scores) puts rows in order"
         )
+    empty = labels < 0
+    if (empty & (scores != -np.inf)).any():
+        raise InputError("an empty place of a ranking (label -1) has the score -inf")
+    risen = np.sort(labels, axis=1)
+    twice = (risen[:, 1:] == risen[:, :-1]) & (risen[:, 1:] >= 0)
+    if twice.any():
+        row, place = np.argwhere(twice)[0].tolist()
+        raise InputError(f"row {row} of the ranking lists label {risen[row, place]} twice")

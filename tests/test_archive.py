@@ -1,0 +1,155 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from unmissed.archive import (
+    MANIFEST,
+    checksum,
+    open_arrays,
+    read_json,
+    read_manifest,
+    write_archive,
+    write_json,
+    write_text,
+    written_aside,
+)
+from unmissed.errors import InputError
+
+arrays = hnp.arrays(
+    dtype=st.sampled_from([np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_]),
+    shape=hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), arrays))
+def test_writing_and_opening_is_the_identity_and_read_only(tmp_path_factory, held):
+    folder = tmp_path_factory.mktemp("archive") / "one"
+    write_archive(folder, held, kind="box", note="ä")
+    manifest = read_manifest(folder, "box")
+    assert manifest["note"] == "ä"
+    back = open_arrays(folder, manifest, verify=True)
+    assert back.keys() == held.keys()
+    for name, array in back.items():
+        assert array.dtype == held[name].dtype
+        assert array.shape == held[name].shape
+        np.testing.assert_array_equal(array, held[name])
+        assert not array.flags.writeable
+    assert [each.name for each in folder.parent.iterdir()] == ["one"]
+
+
+def test_columns_first_and_strided_arrays_come_back(tmp_path):
+    array = np.arange(12).reshape(3, 4)
+    write_archive(tmp_path / "one", {"f": np.asfortranarray(array), "s": array[::2, ::-1]}, kind="box")
+    back = open_arrays(tmp_path / "one", read_manifest(tmp_path / "one", "box"))
+    np.testing.assert_array_equal(back["f"], array)
+    np.testing.assert_array_equal(back["s"], array[::2, ::-1])
+    assert back["f"].flags.c_contiguous
+
+
+def test_arrays_are_mapped_not_read(tmp_path):
+    write_archive(tmp_path / "one", {"a": np.arange(1000)}, kind="box")
+    assert isinstance(open_arrays(tmp_path / "one", read_manifest(tmp_path / "one", "box"))["a"], np.memmap)
+
+
+def test_an_existing_target_is_refused_and_kept(tmp_path):
+    write_archive(tmp_path / "one", {"a": np.arange(3)}, kind="box")
+    with pytest.raises(InputError, match="exists already"):
+        write_archive(tmp_path / "one", {}, kind="box")
+    assert list(read_manifest(tmp_path / "one", "box")["arrays"]) == ["a"]
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError, match="pickle"):
+        write_archive(tmp_path / "one", {"fine": np.arange(3), "bad": np.array([object()])}, kind="box")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_only_when_it_is_whole(tmp_path):
+    with written_aside(tmp_path / "deep" / "one") as aside:
+        (aside / "part").touch()
+        assert not (tmp_path / "deep" / "one").exists()
+        assert aside.parent == tmp_path / "deep"
+    assert (tmp_path / "deep" / "one" / "part").exists()
+
+
+def test_folders_and_files_get_the_rights_of_any_new_one(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    write_archive(tmp_path / "one", {"a": np.arange(3)}, kind="box")
+    assert (tmp_path / "one").stat().st_mode == (tmp_path / "folder").stat().st_mode
+    for each in (tmp_path / "one").iterdir():
+        assert each.stat().st_mode == (tmp_path / "file").stat().st_mode
+
+
+def test_every_changed_byte_is_found_when_checksums_are_asked_for(tmp_path):
+    folder = tmp_path / "one"
+    write_archive(folder, {"a": np.arange(4, dtype=np.uint8)}, kind="box")
+    manifest = read_manifest(folder, "box")
+    whole = (folder / "a.npy").read_bytes()
+    for at in range(len(whole)):
+        (folder / "a.npy").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(InputError, match=r"a\.npy: does not match its checksum"):
+            open_arrays(folder, manifest, verify=True)
+
+
+def test_damage_is_named(tmp_path):
+    folder = tmp_path / "one"
+    write_archive(folder, {"a": np.arange(4)}, kind="box")
+    manifest = read_manifest(folder, "box")
+    whole = (folder / "a.npy").read_bytes()
+    (folder / "a.npy").write_bytes(whole[:-1])
+    with pytest.raises(InputError, match=rf"a\.npy: has {len(whole) - 1} bytes, its manifest says {len(whole)}"):
+        open_arrays(folder, manifest)
+    (folder / "a.npy").write_bytes(b"x" * len(whole))
+    with pytest.raises(InputError, match=r"a\.npy: not a readable array"):
+        open_arrays(folder, manifest)
+    (folder / "a.npy").unlink()
+    with pytest.raises(InputError, match=r"a\.npy: missing"):
+        open_arrays(folder, manifest)
+    for broken in ({}, {"arrays": []}, {"arrays": {"a": {}}}, {"arrays": {"a": None}}):
+        (folder / "a.npy").write_bytes(whole)
+        with pytest.raises(InputError, match="damaged"):
+            open_arrays(folder, broken)
+
+
+def test_a_folder_of_another_kind_is_refused(tmp_path):
+    write_archive(tmp_path / "one", {}, kind="box")
+    with pytest.raises(InputError, match=r"not a bag folder .*'box'"):
+        read_manifest(tmp_path / "one", "bag")
+    with pytest.raises(InputError, match=f"it has no {MANIFEST}"):
+        read_manifest(tmp_path, "box")
+    (tmp_path / MANIFEST).write_text("[1]")
+    with pytest.raises(InputError, match="says None"):
+        read_manifest(tmp_path, "box")
+
+
+def test_text_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "\ud800")
+    assert path.read_text() == "old"
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_json_comes_back_and_bad_json_is_named(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"ä": [1, None]})
+    assert read_json(path) == {"ä": [1, None]}
+    assert json.loads(path.read_text(encoding="utf-8")) == {"ä": [1, None]}
+    path.write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"a\.json: not a readable JSON file"):
+        read_json(path)
+    with pytest.raises(InputError, match="no such file"):
+        read_json(tmp_path / "none.json")
+
+
+def test_the_checksum_is_sha256(tmp_path):
+    (tmp_path / "empty").touch()
+    assert checksum(tmp_path / "empty") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

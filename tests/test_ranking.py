@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unmissed.errors import InputError
+from unmissed.ranking import Ranking
+
+
+@st.composite
+def listed(draw):
+    """Draw distinct labels with many ties among their scores, and empty places anywhere."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_samples, k = draw(st.integers(0, 6)), draw(st.integers(1, 8))
+    labels = np.stack([rng.permutation(12)[:k] for _ in range(n_samples)]) if n_samples else np.empty((0, k), int)
+    labels = np.where(rng.random(labels.shape) < 0.2, -1, labels)
+    scores = rng.choice([-np.inf, -1.5, 0.0, 2.0], size=labels.shape)
+    return labels, scores
+
+
+@given(listed())
+def test_sorting_gives_score_falling_ties_by_label_rising_and_empty_places_last(case):
+    labels, scores = case
+    ranking = Ranking.sort(labels, scores)
+    assert ranking.labels.dtype == np.int32
+    assert ranking.scores.dtype == np.float32
+    for row in range(len(labels)):
+        pairs = [(-score, label) for label, score in zip(labels[row], scores[row], strict=True) if label >= 0]
+        kept = ranking.labels[row] >= 0
+        assert list(zip(-ranking.scores[row][kept], ranking.labels[row][kept], strict=True)) == sorted(pairs)
+        assert not kept[len(pairs) :].any()
+        assert (ranking.scores[row][~kept] == -np.inf).all()
+
+
+@given(listed())
+def test_sorting_twice_is_sorting_once(case):
+    once = Ranking.sort(*case)
+    twice = Ranking.sort(once.labels, once.scores)
+    np.testing.assert_array_equal(once.labels, twice.labels)
+    np.testing.assert_array_equal(once.scores, twice.scores)
+
+
+@given(listed(), st.integers(1, 9))
+def test_the_first_places_are_the_first_places(case, k):
+    ranking = Ranking.sort(*case)
+    np.testing.assert_array_equal(ranking.top(k).labels, ranking.labels[:, :k])
+    assert ranking.top(k).k == min(k, ranking.k)
+
+
+@given(listed())
+def test_writing_and_reading_is_the_identity(tmp_path_factory, case):
+    ranking = Ranking.sort(*case)
+    path = tmp_path_factory.mktemp("ranking") / "r.npz"
+    assert ranking.save(path) == path
+    back = Ranking.load(path)
+    np.testing.assert_array_equal(back.labels, ranking.labels)
+    np.testing.assert_array_equal(back.scores, ranking.scores)
+    assert [each.name for each in path.parent.iterdir()] == ["r.npz"]
+
+
+def test_a_written_ranking_can_be_read_by_whoever_may_read_new_files(tmp_path):
+    (tmp_path / "plain").touch()
+    path = Ranking.sort([[0]], [[1.0]]).save(tmp_path / "r.npz")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = Ranking.sort([[0]], [[1.0]]).save(tmp_path / "r.npz")
+
+    def break_down(*arguments, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", break_down)
+    with pytest.raises(OSError, match="disk full"):
+        Ranking.sort([[1]], [[1.0]]).save(path)
+    assert Ranking.load(path).labels.tolist() == [[0]]
+    assert [each.name for each in tmp_path.iterdir()] == ["r.npz"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "message"),
+    [
+        ([[0, 1]], [[1.0, 2.0]], "row 0 of the ranking is not in order"),
+        ([[1, 0]], [[1.0, 1.0]], "row 0 of the ranking is not in order"),
+        ([[-1, 0]], [[-np.inf, -np.inf]], "row 0 of the ranking is not in order"),
+        ([[3, 3]], [[2.0, 1.0]], "row 0 of the ranking lists label 3 twice"),
+        ([[-1]], [[0.5]], "empty place"),
+        ([[-2]], [[0.5]], "at least 0"),
+        ([[2**32]], [[0.5]], "below 2"),
+        ([[0]], [[np.nan]], "not a number"),
+        ([[0.5]], [[0.5]], "integers, not float64"),
+        ([0], [0.5], "one shape"),
+        ([[0]], [[0.5, 0.25]], "one shape"),
+    ],
+)
+def test_what_is_no_ranking_is_refused(labels, scores, message):
+    with pytest.raises(InputError, match=message):
+        Ranking(np.array(labels), np.array(scores))
+
+
+def test_sorting_refuses_labels_that_an_integer_of_32_bits_cannot_hold():
+    with pytest.raises(InputError, match="below 2"):
+        Ranking.sort(np.array([[2**32]]), [[1.0]])
+    with pytest.raises(InputError, match="integers"):
+        Ranking.sort(np.array([[0.7]]), [[1.0]])
+
+
+def test_no_place_is_no_ranking():
+    with pytest.raises(InputError, match="at least 1 place"):
+        Ranking.sort([[0]], [[1.0]]).top(0)
+
+
+def test_files_that_hold_no_ranking_are_refused_by_name(tmp_path):
+    (tmp_path / "text.npz").write_text("no archive")
+    np.savez(tmp_path / "other.npz", rows=np.arange(3))
+    np.save(tmp_path / "array.npy", np.arange(3))
+    np.savez(tmp_path / "jumbled.npz", labels=np.array([[0, 1]]), scores=np.array([[1.0, 2.0]]))
+    whole = Ranking.sort([[0]], [[1.0]]).save(tmp_path / "cut.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    for name in ("text.npz", "other.npz", "array.npy", "cut.npz"):
+        with pytest.raises(InputError, match=f"{name}: not a ranking file"):
+            Ranking.load(tmp_path / name)
+    with pytest.raises(InputError, match=r"jumbled.npz: row 0 of the ranking is not in order"):
+        Ranking.load(tmp_path / "jumbled.npz")
+    with pytest.raises(InputError, match=r"none.npz: no such file"):
+        Ranking.load(tmp_path / "none.npz")
