@@ -22,9 +22,9 @@ def losses(
 ) -> None:
     """Draw the losses of a present label: plain, unbiased, and the convex bounds.
 
-    Writes losses.png, losses.svg and losses.csv. Example:
+    Writes losses.png, losses.svg and losses.csv.
 
-        unmissed study losses --out sketch
+    Example: unmissed study losses --out sketch
     """
     from unmissed.studies.loss_sketch import study_losses
 
@@ -41,7 +41,9 @@ def mnist(
         str, typer.Option(help="Propensities, separated by commas.")
     ] = "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
     seeds: Annotated[int, typer.Option(help="Trainings per loss and propensity.")] = 3,
-    epochs: Annotated[int, typer.Option(help="Passes over the training rows.")] = 10,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training rows: 10, or 100 over the small digits.")
+    ] = None,
     hidden: Annotated[int, typer.Option(help="Units in the hidden layer.")] = 128,
     batch: Annotated[int, typer.Option(help="Rows per step.")] = 32,
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.001,
@@ -50,20 +52,24 @@ def mnist(
 ) -> None:
     """Train a small network on MNIST whose labels are dropped, with six losses, and test it on complete labels.
 
-    Test loss and accuracy against propensity, as in the paper: mnist.png and .svg, epochs.png and .svg, trainings.csv,
-    summary.csv, study.json. Each finished training is kept: the same call goes on where it stopped. Without --data the
-    small digits of scikit-learn serve, and the figure says so. Examples:
+    Test loss and accuracy against propensity: mnist.png, trainings.csv, summary.csv, study.json.
 
-        unmissed study mnist --out digits --seeds 1
+    From epoch to epoch at the lowest propensity: epochs.png.
 
-        unmissed study mnist --data mnist/ --out study
+    Each finished training is kept; the same call goes on where it stopped.
+
+    Without --data the small digits of scikit-learn serve, and the figure says so.
+
+    Example: unmissed study mnist --data mnist/ --out study
     """
     from unmissed.studies.mnist import Settings
     from unmissed.studies.mnist_report import study_mnist
 
-    settings = Settings(_parse_numbers(propensities), seeds=seeds, epochs=epochs, hidden=hidden, batch=batch, rate=rate)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, not {workers}")
+    if epochs is None:
+        epochs = 10 if data is not None else 100  # the small digits are forty times fewer
+    settings = Settings(_parse_numbers(propensities), seeds, epochs, hidden, batch, rate)
     with show.progress_bar("training") as progress:
         study, files = study_mnist(out, settings, data, workers=workers or os.cpu_count() or 1, progress=progress)
     if as_json:

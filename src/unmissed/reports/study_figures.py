@@ -12,6 +12,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 Row = Mapping[str, Any]
 
@@ -105,6 +106,7 @@ def draw_epoch_panels(stem: Path, trainings: Sequence[Row], labels: Mapping[str,
     for column, title in enumerate(quantities.values()):
         grid[0, column].set_title(title, fontsize=10)
         grid[-1, column].set_xlabel("epoch")
+        grid[-1, column].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.supxlabel(note, fontsize=8, color="0.35")
     return _save(figure, stem)
 
@@ -145,7 +147,7 @@ def _figure(width: float, height: float) -> Figure:
 def _save(figure: Figure, stem: Path) -> list[Path]:
     """Save as PNG and SVG; the same numbers give the same bytes."""
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "path"}):
+    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "none"}):
         figure.savefig(paths[0], dpi=160, metadata={"Software": None})
         figure.savefig(paths[1], metadata={"Date": None})
     return paths

@@ -1,0 +1,57 @@
+"""`unmissed study` from the command line."""
+
+import json
+
+import pytest
+
+from unmissed.cli.app import run
+
+QUICK = ["--seeds", "1", "--epochs", "1", "--hidden", "4", "--propensities", "0.5,1", "--workers", "1"]
+
+
+def call(*words):
+    with pytest.raises(SystemExit) as end:
+        run(["study", *map(str, words)])
+    return end.value.code
+
+
+def test_the_sketch_is_drawn_and_its_files_are_named(tmp_path, capsys):
+    assert call("losses", "--out", tmp_path, "--json") == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert [path.rsplit("/")[-1] for path in files] == ["losses.png", "losses.svg", "losses.csv"]
+
+
+def test_the_study_of_the_small_digits_says_what_it_is(tmp_path, capsys):
+    out = tmp_path / "study"
+    assert call("mnist", "--out", out, *QUICK) == 0
+    said = capsys.readouterr().out
+    assert "scikit-learn digits" in said
+    assert "re-weighted (convex)" in said
+    assert "not MNIST" in (out / "mnist.svg").read_text(encoding="utf-8")
+    assert json.loads((out / "study.json").read_text())["settings"]["data"] == "scikit-learn digits"
+    for name in ("mnist.png", "mnist.svg", "epochs.png", "trainings.csv", "summary.csv", "study.json"):
+        assert (out / name).stat().st_size > 0
+
+
+def test_other_settings_in_the_same_folder_end_as_one_line(tmp_path, capsys):
+    out = tmp_path / "study"
+    call("mnist", "--out", out, *QUICK)
+    capsys.readouterr()
+    assert call("mnist", "--out", out, *QUICK, "--rate", "0.5") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "rate 0.001 (now 0.5)" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--propensities", "a,b"], "numbers separated by commas"),
+        (["--propensities", "0"], "(0, 1]"),
+        (["--workers", "0"], "at least 1"),
+        (["--data", "nowhere"], "neither"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(tmp_path, capsys, words, reason):
+    assert call("mnist", "--out", tmp_path / "x", *words) == 2
+    assert reason in capsys.readouterr().err
