@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed import __version__
-from unmissed.cli import data, study
+from unmissed.cli import data, evaluate, study
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ def root(
 
 
 app.add_typer(data.app, name="data")
+app.command()(evaluate.evaluate)
 app.add_typer(study.app, name="study")
 
 

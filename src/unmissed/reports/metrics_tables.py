@@ -1,0 +1,90 @@
+"""Tables of metrics: what `unmissed evaluate` computed, as rows of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Table(NamedTuple):
+    """A title, the names of the columns, and rows of text."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def figures_table(result: Mapping[str, Any]) -> Table:
+    """Return one row per metric and one column per cut-off: percent, with the interval in brackets."""
+    names = list(dict.fromkeys(name.rpartition("@")[0] for name in result["figures"]))
+    rows = [[name, *(_figure(result["figures"][f"{name}@{k}"]) for k in result["k"])] for name in names]
+    title = f"{result['n_samples']:,} rows, {result['n_labels']:,} labels; percent"
+    if result["interval"]:
+        title += f" [{100 * result['interval']['level']:g} % interval]"
+    return Table(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
+
+
+def deciles_table(result: Mapping[str, Any]) -> Table:
+    """Return one row per decile of labels at the deepest cut-off, rarest first."""
+    deepest = result["k"][-1]
+    columns = ["decile", "labels", "positives in training", "true", "recall", "precision", "part of PSP"]
+    rows = [
+        [
+            "unseen" if group["decile"] == 0 else str(group["decile"]),
+            f"{group['n_labels']:,}",
+            f"{group['fewest']:,} - {group['most']:,}",
+            f"{group['true']:,}",
+            *(_percent(group[name]) for name in ("recall", "precision", "psp_part")),
+        ]
+        for group in result["deciles"]
+        if group["k"] == deepest
+    ]
+    return Table(f"labels by their frequency in training, at {deepest}; percent", columns, rows)
+
+
+def differences_table(result: Mapping[str, Any]) -> Table:
+    """Return one row per metric and one column per cut-off: first ranking minus second, with the interval."""
+    found = result["differences"]
+    names = list(dict.fromkeys(name.rpartition("@")[0] for name in found))
+    rows = [[name, *(_figure(found[f"{name}@{k}"], signed=True) for k in result["k"])] for name in names]
+    title = f"minus {Path(result['against']).name}, on the same rows; points"
+    return Table(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
+
+
+def notes(result: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the tables has to know: conventions, where propensities come from, support, warnings."""
+    propensity = result["propensity"]
+    model = propensity["model"] + "".join(f" {name}={value:g}" for name, value in propensity.items() if name != "model")
+    chosen = ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in result["conventions"].items())
+    lines = [
+        f"Propensities: {model}; inverse propensities from the {result['inverse_propensities_from']}.",
+        f"Conventions: {chosen}.",
+    ]
+    deepest = result["k"][-1]
+    words = {"hits": "numerator", "best": "denominator"}
+    for part, meaning in words.items():
+        rests = result["support"].get(f"PSP@{deepest} {part}")
+        if rests:
+            lines.append(
+                f"PSP@{deepest}, {meaning}: {rests['marks']:,} marks, effective sample size {rests['effective']:,.0f}; "
+                f"labels that make half of it: {rests['labels_of_half']:,}."
+            )
+    return lines + [f"Warning: {warning}." for warning in result["warnings"]]
+
+
+def _word(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _figure(entry: Mapping[str, float | None], signed: bool = False) -> str:
+    text = _percent(entry["value"], signed)
+    if entry.get("low") is None:
+        return text
+    return f"{text} [{_percent(entry['low'], signed)}, {_percent(entry['high'], signed)}]"
+
+
+def _percent(value: float | None, signed: bool = False) -> str:
+    if value is None:
+        return "-"
+    return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"

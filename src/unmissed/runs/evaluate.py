@@ -1,0 +1,121 @@
+"""The verb evaluate: a ranking, the truth and the training set's counts in, a result that JSON can hold out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.data import load_labels
+from unmissed.errors import InputError
+from unmissed.metrics import Conventions, Evaluation, evaluate
+from unmissed.metrics.summary import summarise, summarise_difference
+from unmissed.progress import Progress, silent
+from unmissed.propensity import Jain, Propensity, describe
+from unmissed.ranking import Ranking
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How a ranking is measured: cut-offs, propensity model, conventions, filtered pairs and the bootstrap."""
+
+    k: Sequence[int] = (1, 3, 5)
+    propensity: Propensity = field(default_factory=Jain)
+    conventions: Conventions = field(default_factory=Conventions)
+    filtered: PathLike | None = None
+    n_resamples: int = 1000
+    level: float = 0.95
+    seed: int = 0
+
+
+def evaluate_ranking(
+    ranking: PathLike,
+    truth: PathLike,
+    train: PathLike,
+    measuring: Measuring | None = None,
+    *,
+    against: PathLike | None = None,
+    header: bool = True,
+    one_based: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Measure a saved ranking; inverse propensities and deciles come from the counts of the *training* set.
+
+    Parameters
+    ----------
+    ranking, against : `.npz` files that `Ranking.save` wrote
+        With `against`, the result also holds the paired differences to that second ranking.
+    truth, train : data sets in any form that `unmissed.data.load_labels` reads
+        Labels of the truth are matched to those of the training set by name where they have names.
+    measuring : Measuring
+    header, one_based : for XMC text
+    """
+    measuring = measuring or Measuring()
+    listed = Ranking.load(ranking)
+    other = None if against is None else Ranking.load(against)
+    Y_train, names, _ = load_labels(train, header=header, one_based=one_based)
+    n_labels = int(Y_train.shape[1])
+    Y, _, n_unknown = load_labels(truth, like_names=names, n_labels=n_labels, header=header, one_based=one_based)
+    pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
+    counts = np.asarray(Y_train.sum(axis=0)).ravel().astype(np.int64)
+    inverse = 1 / measuring.propensity.fit(counts, Y_train.shape[0])
+
+    def measure(one: Ranking) -> Evaluation:
+        return evaluate(
+            one,
+            Y,
+            inverse,
+            measuring.k,
+            train_counts=counts,
+            filtered=pairs,
+            conventions=measuring.conventions,
+        )
+
+    found = measure(listed)
+    result = {
+        "ranking": str(ranking),
+        "truth": str(truth),
+        "train": str(train),
+        "propensity": _short_description(measuring.propensity),
+        "inverse_propensities_from": "training counts",
+        "unknown_marks": n_unknown,
+        **summarise(found, measuring.n_resamples, measuring.level, measuring.seed, progress),
+    }
+    if n_unknown:
+        result["warnings"].append(f"{n_unknown} marks of labels that the training set does not have left the truth")
+    if other is not None:
+        result["against"] = str(against)
+        result["differences"] = summarise_difference(
+            found, measure(other), measuring.n_resamples, measuring.level, measuring.seed, progress
+        )
+    return result
+
+
+def read_pairs(path: PathLike) -> npt.NDArray[np.int64]:
+    """Read filtered pairs: a row and a label a line, both counted from 0."""
+    pairs = []
+    try:
+        with open(path, encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                words = line.split()
+                if not words:
+                    continue
+                if len(words) != 2 or not all(word.isdecimal() for word in words):
+                    raise InputError(f"{path}, line {number}: a row and a label were expected, found {line.strip()!r}")
+                pairs.append((int(words[0]), int(words[1])))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file of row and label pairs") from error
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _short_description(model: Propensity) -> dict[str, Any]:
+    """Return the model's description without a table's values, which can be millions."""
+    return {name: value for name, value in describe(model).items() if name != "values"}
