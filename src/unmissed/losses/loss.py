@@ -58,7 +58,7 @@ class Loss:
 
     @classmethod
     def of_functions(cls, positive: Curve | Function, negative: Curve | Function, name: str = "own") -> Loss:
-        """Return a loss from your own two functions of the score; give `Curve`s to have derivatives too."""
+        """Return a loss from your own two functions of the score; with a `Curve` each it has derivatives too."""
         return cls(Half.of(positive), Half.of(negative), name)
 
     @property

@@ -1,0 +1,65 @@
+"""Sphinx settings: MyST Markdown, numpydoc, one page a public name. `sphinx-build -W -b html docs docs/_build/html`."""
+
+import re
+from pathlib import Path
+
+from unmissed import __version__
+
+project = "unmissed"
+author = "the unmissed authors"
+copyright = author
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+PAGES = ["quickstart", "guide", "data", "propensity", "metrics", "losses", "derivations", "runs", "architecture"]
+
+default_role = "literal"  # in docstrings a name between single backticks is code
+autodoc_typehints = "none"  # the signature has them already
+autodoc_member_order = "bysource"
+autosummary_generate = True
+autosummary_ignore_module_all = False  # a room's names are those of its __all__, wherever they are written
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "unmissed"
+html_show_sourcelink = False
+html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
+
+_CODE = re.compile(r"(``.*?``|`[^`]*`)")
+_MARKUP = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
+
+
+def escape_prose(app, what, name, obj, options, lines):
+    """Let stars, bars and closing underscores of a docstring be themselves: `l*(Y*, s)` is no emphasis."""
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith((">>>", "...")):
+            continue
+        parts = _CODE.split(line)
+        parts[::2] = [_MARKUP.sub(r"\\\1", part) for part in parts[::2]]
+        lines[place] = "".join(parts)
+
+
+def list_pages(app, docname, source):
+    """Put the pages that exist into the front page's toctree: those of PAGES in their order, then the others."""
+    if docname == "index":
+        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index"}
+        order = [*(page for page in PAGES if page in found), *sorted(found - set(PAGES)), "api/index"]
+        source[0] = source[0].replace("@PAGES@", "\n".join(order))
+
+
+def setup(app):
+    app.connect("source-read", list_pages)
+    # before numpydoc (500) turns sections into reStructuredText
+    app.connect("autodoc-process-docstring", escape_prose, priority=400)
