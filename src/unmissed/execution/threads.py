@@ -1,0 +1,58 @@
+"""Threads over independent pieces of work: the kernels hold no lock, so threads are enough on one machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Protocol, TypeVar
+
+from unmissed.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Maps a function over pieces of work; results come as they are finished, in any order."""
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of every item once."""
+
+
+def count_jobs(n_jobs: int | None) -> int:
+    """Return how many threads `n_jobs` means: None and -1 are all cores this process may use, -2 all but one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    if n_jobs is None:
+        return cores
+    if n_jobs == 0 or n_jobs < -cores:
+        raise InputError(f"n_jobs is a number of threads, or negative to count back from all {cores}; got {n_jobs}")
+    return n_jobs if n_jobs > 0 else cores + 1 + n_jobs
+
+
+class Threads:
+    """An executor on `n_jobs` threads of this process."""
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = count_jobs(n_jobs)
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results as they are finished; at most two items a thread are taken up ahead of their turn."""
+        if self.n_jobs == 1:
+            yield from map(function, items)
+            return
+        with ThreadPoolExecutor(self.n_jobs, thread_name_prefix="unmissed") as pool:
+            waiting: set[Future[Result]] = set()
+            source = iter(items)
+            try:
+                while True:
+                    while len(waiting) < 2 * self.n_jobs and (item := next(source, None)) is not None:
+                        waiting.add(pool.submit(function, item))
+                    if not waiting:
+                        return
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        yield future.result()
+            finally:
+                for future in waiting:
+                    future.cancel()

@@ -1,0 +1,122 @@
+"""Exact one-vs-rest squared-hinge SVMs for a block of labels, each with a duality gap as its certificate.
+
+For every label: min 1/2 |w|^2 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 over (w, b), LIBLINEAR's objective.
+
+The way there, for LANES labels at a time. (1) All start from the solution of the label without positives, which they
+share. (2) Two sweeps of dual coordinate ascent over all rows, in lanes; after each, every label goes on alone over its
+awake rows. (3) Rounds: a pass in lanes finds each label's duality gap and the rows it has missed; labels whose gap is
+small enough are done, the others take those rows in and go on alone. Labels left over after two rounds wait until the
+block has enough of them to fill the lanes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from unmissed.kernels.arrange import count_kept, keep
+from unmissed.kernels.ascent import ascend
+from unmissed.kernels.lanes import LANES
+from unmissed.solvers.design import Design, Floats, LabelBlock, lay_out
+from unmissed.solvers.label import Label, Rows, Start, half_inverse
+from unmissed.solvers.shard import Shard
+from unmissed.solvers.workspace import Workspace
+
+Bias = Literal["regularised", "free", "none"]
+
+
+@dataclass(frozen=True)
+class SquaredHinge:
+    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` rounds a label.
+
+    `bias` is the constant feature: regularised like the weights (LIBLINEAR with -B 1), free, or none. Weights smaller
+    than `prune` become 0 after training. A negative cost (Costs.counter) makes the problem non-convex: not taken.
+    """
+
+    tol: float = 1e-3
+    prune: float = 0.01
+    bias: Bias = "regularised"
+    max_rounds: int = 50
+    seed: int = 0
+
+    def prepare(self, X: Any, cost: float) -> tuple[Design, Start]:
+        """Lay out X for all blocks, and solve the label without positives, whose rows all cost `cost`."""
+        design = lay_out(X, bias=self.bias != "none", seed=self.seed)
+        n = design.n_samples
+        w = np.zeros(design.n_features, np.float32)
+        a = np.zeros(n, np.float32)
+        centre = -1.0 if self.bias == "free" else 0.0  # at -1 every negative is satisfied
+        bias, _ = ascend(
+            *design.rows,
+            design.norms,
+            design.use_bias,
+            np.arange(n, dtype=np.int32),
+            np.full(n, -1, np.float32),
+            np.full(n, half_inverse(cost)),
+            a,
+            w,
+            np.float32(centre),
+            1e-3 * cost,  # every label goes on from here, so this need not be exact
+            20,
+            self.seed,
+        )
+        awake = np.flatnonzero(a > 0).astype(np.int32)
+        return design, Start(w, np.float32(bias), centre, awake, a[awake])
+
+    def solve(self, design: Design, start: Start, block: LabelBlock) -> Shard:
+        """Solve every label of the block; the result does not depend on how labels are put into blocks."""
+        workspace = Workspace(design)
+        labels = [
+            Label(block.first + at, block.positives(at), (block.positive[at], block.negative[at]), start, self.seed)
+            for at in range(block.n_labels)
+        ]
+        kept: dict[int, tuple[Rows, Floats]] = {}
+        waiting: list[Label] = []
+
+        def finish(group: Sequence[Label]) -> None:
+            """Do a round; keep the weights of labels that are done, let the others wait."""
+            workspace.round(group, self.tol)
+            for label in group:
+                if label.gap <= self.tol or label.rounds >= self.max_rounds:
+                    kept[label.number] = self._prune(design, label.w)
+                else:
+                    label.w = label.w.copy()
+                    waiting.append(label)
+
+        for left in range(0, len(labels), LANES):
+            group = labels[left : left + LANES]
+            workspace.sweep(group, start)
+            workspace.round(group, self.tol)
+            finish(group)
+        while waiting:
+            group, waiting = waiting[:LANES], waiting[LANES:]
+            finish(group)
+        return self._shard(block, labels, kept)
+
+    def _prune(self, design: Design, w: Floats) -> tuple[Rows, Floats]:
+        """Return the features and weights that stay."""
+        counts = np.zeros(1, np.int64)
+        count_kept(w[None], np.float32(self.prune), counts)
+        features = np.empty(counts[0], np.int32)
+        weights = np.empty(counts[0], np.float32)
+        keep(w[None], np.float32(self.prune), design.place_of_feature, np.zeros(1, np.int64), features, weights)
+        return features, weights
+
+    def _shard(self, block: LabelBlock, labels: Sequence[Label], kept: dict[int, tuple[Rows, Floats]]) -> Shard:
+        parts = [kept[label.number] for label in labels]
+        indptr = np.zeros(len(labels) + 1, np.int64)
+        np.cumsum([len(weights) for _, weights in parts], out=indptr[1:])
+        bias = np.array([label.bias for label in labels], np.float32)
+        return Shard(
+            first=block.first,
+            indptr=indptr,
+            features=np.concatenate([features for features, _ in parts]),
+            weights=np.concatenate([weights for _, weights in parts]),
+            bias=np.where(np.abs(bias) < self.prune, np.float32(0), bias),
+            objective=np.array([label.objective for label in labels]),
+            gap=np.array([label.gap for label in labels]),
+            epochs=np.array([label.epochs for label in labels], np.int32),
+        )
