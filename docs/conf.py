@@ -59,7 +59,14 @@ def list_pages(app, docname, source):
         source[0] = source[0].replace("@PAGES@", "\n".join(order))
 
 
+def skip_borrowed(app, what, name, obj, skip, options):
+    """Leave out the metadata methods that scikit-learn adds to every estimator."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def setup(app):
     app.connect("source-read", list_pages)
+    app.connect("env-get-outdated", lambda *_: ["index"])  # a new page changes the list
+    app.connect("autodoc-skip-member", skip_borrowed)
     # before numpydoc (500) turns sections into reStructuredText
     app.connect("autodoc-process-docstring", escape_prose, priority=400)
