@@ -45,7 +45,9 @@ def evaluate(
         Path, typer.Argument(metavar="RANKING", help="A ranking, .npz as `unmissed predict` writes it.")
     ],
     truth: Annotated[str, typer.Option(metavar="DATA", help="The data set whose rows were ranked, with its labels.")],
-    train: Annotated[str, typer.Option(metavar="DATA", help="The training set: its label counts give propensities.")],
+    train: Annotated[
+        str, typer.Option(metavar="DATA", help="The training set, or a run: its label counts give propensities.")
+    ],
     propensity: Annotated[str, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, with commas between.")] = "1,3,5",
     against: Annotated[Path | None, typer.Option(help="A second ranking of the same rows, to compare with.")] = None,

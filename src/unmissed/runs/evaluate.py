@@ -17,6 +17,7 @@ from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Jain, Propensity, describe
 from unmissed.ranking import Ranking
+from unmissed.runs.run import is_run, open_run
 
 PathLike = str | os.PathLike[str]
 
@@ -51,7 +52,7 @@ def evaluate_ranking(
     ----------
     ranking, against : `.npz` files that `Ranking.save` wrote
         With `against`, the result also holds the paired differences to that second ranking.
-    truth, train : data sets in any form that `unmissed.data.load_labels` reads
+    truth, train : data sets in any form that `unmissed.data.load_labels` reads; for `train` also a run's folder
         Labels of the truth are matched to those of the training set by name where they have names.
     measuring : Measuring
     header, one_based : for XMC text
@@ -59,12 +60,10 @@ def evaluate_ranking(
     measuring = measuring or Measuring()
     listed = Ranking.load(ranking)
     other = None if against is None else Ranking.load(against)
-    Y_train, names, _ = load_labels(train, header=header, one_based=one_based)
-    n_labels = int(Y_train.shape[1])
-    Y, _, n_unknown = load_labels(truth, like_names=names, n_labels=n_labels, header=header, one_based=one_based)
+    names, counts, p = _training_labels(train, measuring.propensity, header=header, one_based=one_based)
+    Y, _, n_unknown = load_labels(truth, like_names=names, n_labels=counts.size, header=header, one_based=one_based)
     pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
-    counts = np.asarray(Y_train.sum(axis=0)).ravel().astype(np.int64)
-    inverse = 1 / measuring.propensity.fit(counts, Y_train.shape[0])
+    inverse = 1 / p
 
     def measure(one: Ranking) -> Evaluation:
         return evaluate(
@@ -95,6 +94,20 @@ def evaluate_ranking(
             found, measure(other), measuring.n_resamples, measuring.level, measuring.seed, progress
         )
     return result
+
+
+def _training_labels(
+    train: PathLike, propensity: Propensity, *, header: bool, one_based: bool
+) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return names, training counts and propensities of the labels, from the training set or from a run's folder."""
+    if is_run(train):
+        run = open_run(train)
+        p = run.propensities(propensity)
+        assert run.label_counts is not None  # propensities has looked
+        return run.label_names, run.label_counts, p
+    Y, names, _ = load_labels(train, header=header, one_based=one_based)
+    counts = np.asarray(Y.sum(axis=0)).ravel().astype(np.int64)
+    return names, counts, propensity.fit(counts, Y.shape[0])
 
 
 def read_pairs(path: PathLike) -> npt.NDArray[np.int64]:
