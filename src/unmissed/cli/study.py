@@ -1,6 +1,5 @@
 """`unmissed study`: the paper's own figures, computed anew."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +70,7 @@ def mnist(
         epochs = 10 if data is not None else 100  # the small digits are forty times fewer
     settings = Settings(_parse_numbers(propensities), seeds, epochs, hidden, batch, rate)
     with show.progress_bar("training") as progress:
-        study, files = study_mnist(out, settings, data, workers=workers or os.cpu_count() or 1, progress=progress)
+        study, files = study_mnist(out, settings, data, workers=workers, progress=progress)
     if as_json:
         show.print_json({"files": [str(path) for path in files], "summary": study["summary"]})
         return

@@ -13,7 +13,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from itertools import product
 from multiprocessing import get_context
@@ -25,7 +25,8 @@ import scipy.sparse as sp
 
 from unmissed import __version__
 from unmissed.archive import read_json, write_json, write_text
-from unmissed.errors import InputError
+from unmissed.errors import InputError, UnmissedError
+from unmissed.execution import count_jobs
 from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge, naive, unbiased
 from unmissed.progress import Progress, silent
 from unmissed.propensity import drop_labels
@@ -129,7 +130,7 @@ def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
 
 
 def run_study(
-    out: Path, settings: Settings, data: Path | None = None, *, workers: int = 2, progress: Progress = silent
+    out: Path, settings: Settings, data: Path | None = None, *, workers: int | None = None, progress: Progress = silent
 ) -> dict[str, Any]:
     """Train all cells that are not yet done, then write `trainings.csv`, `summary.csv` and `study.json`.
 
@@ -142,7 +143,7 @@ def run_study(
     data
         The folder with the four idx files of MNIST; None takes the digits that come with scikit-learn.
     workers
-        Processes, each with one thread for linear algebra.
+        Processes, each with one thread for linear algebra; None means one a core.
     progress
         Told of finished trainings.
 
@@ -161,7 +162,7 @@ def run_study(
     done = len(cells) - len(missing)
     progress(done, len(cells))
     begin = time.perf_counter()
-    for cell, result in _train_all(digits, data, settings, missing, workers):
+    for cell, result in _train_all(digits, data, settings, missing, count_jobs(workers)):
         write_json(folder / cell.file_name, result)
         done += 1
         progress(done, len(cells))
@@ -207,21 +208,19 @@ def summarise(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-_worker: tuple[Digits, Settings] | None = None
+_given: dict[str, Any] = {}  # what a worker process was started with
 
 
 def _begin_worker(data: Path | None, settings: Settings) -> None:
     """Load the data once a process, and leave the other cores to the other processes."""
-    global _worker
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     threadpool_limits(1)
-    _worker = _load(data), settings
+    _given.update(digits=_load(data), settings=settings)
 
 
 def _run_in_worker(cell: Cell) -> dict[str, Any]:
-    assert _worker is not None, "the pool's initializer has run"
-    return run_cell(*_worker, cell)
+    return run_cell(_given["digits"], _given["settings"], cell)
 
 
 def _train_all(
@@ -242,6 +241,8 @@ def _train_all(
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
+        except BrokenExecutor as error:
+            raise UnmissedError("a training process was killed (out of memory?); call again to go on") from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -11,7 +11,7 @@ from unmissed.studies.mnist import VARIANTS, Settings, run_study
 
 
 def study_mnist(
-    out: Path, settings: Settings, data: Path | None = None, *, workers: int = 2, progress: Progress = silent
+    out: Path, settings: Settings, data: Path | None = None, *, workers: int | None = None, progress: Progress = silent
 ) -> tuple[dict[str, Any], list[Path]]:
     """Run the study and draw its two figures; return its numbers and all files written for people to read."""
     study = run_study(out, settings, data, workers=workers, progress=progress)
