@@ -134,12 +134,13 @@ def _canonical(matrix: Any, name: str) -> sparse.csr_matrix:
         raise InputError(f"{name} has shape {matrix.shape}; at most {LARGEST} rows and columns are supported")
     if matrix.dtype.kind not in "biuf":
         raise InputError(f"{name} holds {matrix.dtype}; expected numbers")
+    if hasattr(matrix, "check_format"):  # before any conversion, which would follow wrong indices anywhere
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise InputError(f"{name} is not a sound sparse matrix: {error}") from error
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite and is refused as such
         result = sparse.csr_matrix(matrix, dtype=np.float32)
-    try:
-        result.check_format(full_check=True)
-    except ValueError as error:
-        raise InputError(f"{name} is not a sound CSR matrix: {error}") from error
     if not result.has_canonical_format:
         result = result.copy()
         result.sum_duplicates()

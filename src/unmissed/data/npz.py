@@ -6,6 +6,7 @@ import os
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 from scipy import sparse
 
@@ -46,14 +47,15 @@ def write_npz(dataset: Dataset, pair: tuple[Path, Path]) -> None:
             sparse.save_npz(stream, matrix)
 
 
-def _read_matrix(path: Path) -> sparse.csr_matrix:
+def _read_matrix(path: Path) -> Any:
     if not path.exists():
         raise InputError(f"{path}: no such file")
     try:
-        matrix = sparse.load_npz(path)
+        with open(path, "rb") as stream:  # numpy leaves a file open that it cannot read
+            matrix = sparse.load_npz(stream)
         if len(matrix.shape) != 2:
             raise InputError(f"{path}: holds {len(matrix.shape)} dimensions; expected a matrix")
-        return sparse.csr_matrix(matrix)
+        return matrix
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError,
         NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,

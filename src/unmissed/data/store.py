@@ -65,7 +65,9 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> Dataset
             trusted=True,
         )
         vars(dataset)["digest"] = str(manifest["digest"])  # what the property would compute
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path}: the manifest is damaged: {error!r}") from error
     return dataset
 

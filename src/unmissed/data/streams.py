@@ -15,7 +15,7 @@ from typing import IO, Any
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 
-CHUNK = 1 << 20
+CHUNK = 1 << 19  # bytes read at a time; what is made of them stays in the processor's cache
 COMPRESSIONS = (".gz", ".xz")
 _GZIP_MAGIC = b"\x1f\x8b"
 _XZ_MAGIC = b"\xfd7zXZ\x00"

@@ -146,10 +146,8 @@ def inverse_document_frequency(counts: sparse.csr_matrix, *, smooth: bool = Fals
     n_documents = counts.shape[0]
     df = np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64)
     if smooth:
-        idf = np.log((1 + n_documents) / (1 + df)) + 1
-    else:
-        idf = np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0)
-    return idf.astype(np.float32)
+        return np.asarray(np.log((1 + n_documents) / (1 + df)) + 1, dtype=np.float32)
+    return np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0).astype(np.float32)
 
 
 def weigh_terms(counts: sparse.csr_matrix, idf: npt.NDArray[np.float32]) -> sparse.csr_matrix:

@@ -24,6 +24,7 @@ _PLAIN = (1e-13, 1e15)  # magnitudes that the formatter writes itself
 _INFINITE = float(np.finfo(np.float32).max) * (1 + 2.0**-25)  # from here on float32 is infinite
 _LONGEST = 40  # bytes that one entry can take
 _TOKEN = re.compile(rb"[^ \t\r\n]+")
+_FOREIGN = re.compile(rb"[!-~]*[^ -~\t\n]")  # the rest of a token up to a byte that no such file has
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,9 @@ class _Reader:
 
     def _complaint(self, block: bytearray, begin: int, at: int, code: int) -> InputError:
         """Say what is wrong at a byte of the block, with file, line and column."""
+        foreign = _FOREIGN.match(block, at)
+        if foreign:
+            at = foreign.end() - 1
         line = self.line + block.count(b"\n", begin, at)
         column = at - block.rfind(b"\n", 0, at)
         return InputError(f"{self.path}:{line}:{column}: {_describe(code, block, at, self.sizes)}")
@@ -235,9 +239,8 @@ def _describe(code: int, block: bytearray, at: int, sizes: _Sizes) -> str:
     """Say what is wrong at a byte, and what was expected."""
     found = _TOKEN.match(block, at)
     token = found.group() if found else b""
-    for byte in token:
-        if byte >= 0x7F or byte < 0x20:
-            return f"byte 0x{byte:02X} does not belong here; expected ASCII text (is this another encoding or format?)"
+    if _FOREIGN.match(block, at):
+        return f"byte 0x{block[at]:02X} does not belong here; expected ASCII text (is this another encoding or format?)"
     start = re.match(rb"[0-9]+", token)
     index = start.group().decode() if start else ""
     shown = _shown(token)

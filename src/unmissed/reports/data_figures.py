@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,19 +35,7 @@ def draw_label_frequencies(
     if Path(path).suffix.lstrip(".").lower() not in canvas.get_supported_filetypes():
         raise InputError(f"{path}: unknown kind of picture; expected a name that ends in .png, .pdf or .svg")
     axes = figure.add_subplot()
-    tail = int(np.searchsorted(-falling, -_TAIL, side="right"))  # labels with at least _TAIL rows
-    if 0 < tail < falling.size:
-        axes.axvspan(tail + 0.5, falling.size, color="#f0e6d8", zorder=0, lw=0)
-        share = (falling.size - tail) / falling.size
-        axes.text(
-            falling.size * 0.94,
-            falling[0],
-            f"{share:.0%} of labels\nhave fewer\nthan {_TAIL} rows",
-            ha="right",
-            va="top",
-            fontsize=8.5,
-            color="#8a6a3a",
-        )
+    _shade_tail(axes, falling)
     axes.plot(rank, falling, color="#1f5a8c", lw=2, label="labels, most frequent first")
     if law is not None:
         ends = np.array([1.0, float(falling.size)])
@@ -60,3 +49,21 @@ def draw_label_frequencies(
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", frameon=False, fontsize=9)
     figure.savefig(path)
+
+
+def _shade_tail(axes: Any, falling: npt.NDArray[Any]) -> None:
+    """Shade the labels with few rows and say how many of all labels they are."""
+    head = int(np.searchsorted(-falling, -_TAIL, side="right"))
+    if not 0 < head < falling.size:
+        return
+    axes.axvspan(head + 0.5, falling.size, color="#f0e6d8", zorder=0, lw=0)
+    fits_inside = np.log(falling.size / head) > 0.2 * np.log(falling.size)
+    axes.text(
+        falling.size * 0.94 if fits_inside else head * 0.94,
+        falling[0],
+        f"{(falling.size - head) / falling.size:.0%} of labels\nhave fewer\nthan {_TAIL} rows",
+        ha="right",
+        va="top",
+        fontsize=8.5,
+        color="#8a6a3a",
+    )

@@ -1,0 +1,1 @@
+"""Side by side with rivals: python -m benchmarks.NAME."""

@@ -1,0 +1,138 @@
+"""`unmissed data stats`, `convert` and `make`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.speaking import refused, said
+from unmissed.data import load, open_store
+from unmissed.propensity import FromTable
+
+
+@pytest.fixture
+def train(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("4 6 3\n0,1 0:0.5 5:1\n0 1:1\n 2:1\n0,1 3:2\n")
+    return path
+
+
+@pytest.fixture
+def texts(tmp_path):
+    rows = [("red apples and pears", ["fruit"]), ("red cars", ["car", "fruit"]), ("blue cars", ["car"])]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in rows))
+    return path
+
+
+def test_stats_prints_the_columns_of_the_papers_table(train, capsys):
+    printed = said(capsys, "data", "stats", train)
+    for part in ("Training", "Test", "Labels", "Features", "APpL", "ALpP", "2.50", "1.25", "exponent"):
+        assert part in printed
+    assert "labels without positives in training: 1" in printed
+    assert "training rows without labels: 1" in printed
+
+
+def test_stats_with_test_sets_counts_each_and_all_together(train, capsys):
+    printed = said(capsys, "data", "stats", train, "--test", train, "--test", train)
+    assert "together" in printed
+    assert "12" in printed  # rows of the three
+    figures = json.loads(said(capsys, "data", "stats", train, "--test", train, "--json"))
+    assert figures["n_features"] == 6
+    assert figures["train"]["n_samples"] == 4
+    assert figures["train"]["points_per_label"] == 2.5
+    assert figures["train"]["power_law"]["exponent"] == pytest.approx(np.log2(3 / 2))
+    assert figures["together"]["n_marks"] == 10
+    assert len(figures["tests"]) == 1
+
+
+def test_stats_of_texts_counts_terms_unless_told_not_to(texts, capsys):
+    assert json.loads(said(capsys, "data", "stats", texts, "--json"))["n_features"] == 6
+    assert json.loads(said(capsys, "data", "stats", texts, "--min-df", 2, "--json"))["n_features"] == 2
+    assert json.loads(said(capsys, "data", "stats", texts, "--ngrams", 2, "--json"))["n_features"] == 11
+    assert json.loads(said(capsys, "data", "stats", texts, "--labels-only", "--json"))["n_features"] is None
+
+
+def test_stats_draws_the_label_frequencies(train, tmp_path, capsys):
+    said(capsys, "data", "stats", train, "--figure", tmp_path / "labels.png")
+    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
+    assert "unknown kind of picture" in refused(capsys, "data", "stats", train, "--figure", tmp_path / "labels.gif7")
+
+
+def test_stats_refuses_a_bad_line_with_its_place(tmp_path, capsys):
+    path = tmp_path / "bad.txt"
+    path.write_text("1 2 2\n0 0:1 7:1\n")
+    assert f"{path}:2:7: feature 7 is out of range" in refused(capsys, "data", "stats", path)
+    assert "no such file" in refused(capsys, "data", "stats", tmp_path / "none.txt")
+
+
+def test_every_form_converts_into_every_other(train, tmp_path, capsys):
+    source = load(train)
+    pair = f"{tmp_path}/X.npz,{tmp_path}/Y.npz"
+    for begin, end in ((train, tmp_path / "store"), (tmp_path / "store", pair), (pair, tmp_path / "again.txt.xz")):
+        facts = json.loads(said(capsys, "data", "convert", begin, end, "--json"))
+        assert facts["digest"] == source.digest
+        assert load(end).digest == source.digest
+
+
+def test_convert_reads_headerless_and_one_based_text(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("1 2:1\n")
+    assert "1 rows, 2 features, 1 labels" in said(
+        capsys, "data", "convert", tmp_path / "a.txt", tmp_path / "store", "--no-header", "--one-based"
+    )
+
+
+def test_convert_gives_a_test_set_the_columns_of_its_training_set(texts, tmp_path, capsys):
+    said(capsys, "data", "convert", texts, tmp_path / "train", "--smooth-idf", "--max-features", 4)
+    (tmp_path / "test.jsonl").write_text('{"text": "blue apples", "labels": ["car", "new", "newer"]}\n')
+    printed = said(capsys, "data", "convert", tmp_path / "test.jsonl", tmp_path / "test", "--like", tmp_path / "train")
+    assert "2 marks of unknown labels left out" in printed
+    test, train = open_store(tmp_path / "test"), open_store(tmp_path / "train")
+    assert test.label_names == train.label_names == ["car", "fruit"]
+    assert test.X.shape == (1, 4)
+    assert train.text is not None
+    assert train.text.smooth
+
+
+def test_convert_refuses_what_it_cannot_write(train, tmp_path, capsys):
+    assert "exists already" in refused(capsys, "data", "convert", train, train)
+    assert "cannot write .jsonl" in refused(capsys, "data", "convert", train, tmp_path / "a.jsonl")
+    assert "exists already" in refused(capsys, "data", "convert", train, tmp_path)
+
+
+@pytest.mark.parametrize("form", [[], ["--xmc"]])
+def test_make_writes_observed_and_complete_labels(tmp_path, capsys, form):
+    size = ["--train", 400, "--test", 100, "--labels", 30, "--features", 200]
+    said(capsys, "data", "make", tmp_path / "one", *size, "--propensity", "jain", *form)
+    suffix = ".txt" if form else ""
+    observed, complete = load(tmp_path / "one" / f"train{suffix}"), load(tmp_path / "one" / f"train-complete{suffix}")
+    assert complete.X.shape == (400, 200)
+    assert (observed.X != complete.X).nnz == 0
+    assert 0 < observed.Y.nnz < complete.Y.nnz
+    assert (observed.Y > complete.Y).nnz == 0  # only true labels are observed
+    p = FromTable(tmp_path / "one" / "propensities.txt").values
+    assert p.size == 30
+    kept = observed.label_counts.sum() / complete.label_counts.sum()
+    assert kept == pytest.approx((p * complete.label_counts).sum() / complete.label_counts.sum(), abs=0.1)
+    assert load(tmp_path / "one" / f"test{suffix}").Y.nnz <= load(tmp_path / "one" / f"test-complete{suffix}").Y.nnz
+
+
+def test_make_is_repeatable_by_its_seed(tmp_path, capsys):
+    size = ["--train", 50, "--test", 10, "--labels", 10, "--features", 50, "--seed", 5]
+    said(capsys, "data", "make", tmp_path / "one", *size)
+    facts = json.loads(said(capsys, "data", "make", tmp_path / "two", *size, "--json"))
+    assert 0 < facts["kept"]["train"] < 1
+    for name in ("train", "test", "train-complete", "test-complete"):
+        assert load(tmp_path / "one" / name).digest == load(tmp_path / "two" / name).digest
+
+
+def test_make_refuses_what_cannot_be_and_leaves_nothing(tmp_path, capsys):
+    assert "exists already" in refused(capsys, "data", "make", tmp_path)
+    refused(capsys, "data", "make", tmp_path / "new", "--propensity", "nonsense")
+    refused(capsys, "data", "make", tmp_path / "new", "--train", 2)  # ln N < 1: the model has no propensities
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["stats", "convert", "make"])
+def test_help_teaches_with_an_example(capsys, verb):
+    assert "Example: unmissed data" in " ".join(said(capsys, "data", verb, "--help").split())

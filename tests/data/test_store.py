@@ -1,0 +1,201 @@
+"""The store: a folder that opens memory-mapped, or not at all."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from unmissed.archive import write_archive
+from unmissed.data import Dataset, TextFeatures, load, make_corpus, open_store, write_store
+from unmissed.errors import InputError
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    return make_corpus(60, 0, 8, 50, rng=1).train
+
+
+def mapped(array: np.ndarray) -> bool:
+    """Whether the array's memory is a file's."""
+    while array is not None:
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
+def test_store_and_open_is_the_identity(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    again = load(tmp_path / "store")
+    for one, other in ((dataset.X, again.X), (dataset.Y, again.Y)):
+        assert (one != other).nnz == 0
+        assert one.data.tobytes() == other.data.tobytes()
+    assert again.label_names == dataset.label_names
+    assert again.feature_names == dataset.feature_names
+    assert again.digest == dataset.digest
+    assert Dataset(again.X, again.Y, again.label_names, again.feature_names).digest == dataset.digest
+
+
+def test_an_opened_store_is_memory_mapped_and_read_only(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    again = open_store(tmp_path / "store")
+    for matrix in (again.X, again.Y):
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            assert mapped(array)
+            assert not array.flags.writeable
+    assert (again.X[3:7] @ again.X.T).shape == (4, 60)  # works in products and slices
+
+
+@pytest.mark.parametrize("names", [["", "ü", "a\nb", "日本\x00", "x" * 1000], []])
+def test_any_names_come_back(tmp_path, names):
+    matrix = sparse.csr_matrix((2, len(names)), dtype=np.float32)
+    write_store(Dataset(matrix, matrix, names, names, label_titles=names), tmp_path / "store")
+    again = open_store(tmp_path / "store", verify=True)
+    assert again.label_names == again.feature_names == again.label_titles == names
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    matrix = sparse.csr_matrix((2, 1), dtype=np.float32)
+    with pytest.raises(InputError, match="cannot be written as UTF-8"):
+        write_store(Dataset(matrix, matrix, label_titles=["\ud800"]), tmp_path / "store")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_features_are_remembered(tmp_path):
+    text = TextFeatures(min_df=1, ngrams=(1, 2))
+    X = text.fit_transform(["one two", "two three"])
+    write_store(Dataset(X, sparse.csr_matrix((2, 1)), text=text), tmp_path / "store")
+    again = open_store(tmp_path / "store").text
+    assert again is not None
+    assert again.options == text.options
+    assert again.transform(["three two one"]).data.tobytes() == text.transform(["three two one"]).data.tobytes()
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    with pytest.raises(InputError, match="exists already"):
+        write_store(dataset, tmp_path / "store")
+
+
+def test_a_flipped_byte_is_found_on_request(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    file = tmp_path / "store" / "X_data.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    open_store(tmp_path / "store")
+    with pytest.raises(InputError, match=r"X_data.npy: does not match its checksum"):
+        open_store(tmp_path / "store", verify=True)
+
+
+def damage_manifest(folder, **changes):
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest.update(changes)
+    path.write_text(json.dumps({key: value for key, value in manifest.items() if value is not None}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"version": 99}, "version 99"),
+        ({"kind": "model"}, "not a data set folder"),
+        ({"n_samples": 7}, "do not make a matrix of shape"),
+        ({"n_samples": None}, "damaged"),
+        ({"digest": None}, "damaged"),
+        ({"arrays": None}, "damaged"),
+        ({"arrays": {}}, "damaged"),
+        ({"arrays": []}, "damaged"),
+        ({"n_features": "many"}, "damaged"),
+        ({"n_features": -5}, "damaged"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(tmp_path, dataset, changes, what):
+    write_store(dataset, tmp_path / "store")
+    damage_manifest(tmp_path / "store", **changes)
+    with pytest.raises(InputError, match=what):
+        open_store(tmp_path / "store")
+
+
+def test_missing_or_cut_files_are_refused(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    file = tmp_path / "store" / "Y_indices.npy"
+    file.write_bytes(file.read_bytes()[:-4])
+    with pytest.raises(InputError, match=r"Y_indices.npy: has \d+ bytes"):
+        open_store(tmp_path / "store")
+    file.unlink()
+    with pytest.raises(InputError, match=r"Y_indices.npy: missing"):
+        open_store(tmp_path / "store")
+
+
+def test_an_archive_of_another_kind_is_no_store(tmp_path):
+    write_archive(tmp_path / "other", {}, kind="something else")
+    with pytest.raises(InputError, match="not a data set folder"):
+        load(tmp_path / "other")
+
+
+WRITER = """
+import os, signal, sys
+import numpy as np
+from scipy import sparse
+from unmissed import archive
+from unmissed.data import make_corpus, write_store
+
+dataset = make_corpus(60, 0, 8, 50, rng=1).train
+seen = 0
+
+def deadly(function):
+    def call(*arguments):
+        global seen
+        if seen == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen += 1
+        return function(*arguments)
+    return call
+
+archive._write_array = deadly(archive._write_array)
+archive.write_json = deadly(archive.write_json)
+archive.os.rename = deadly(archive.os.rename)
+write_store(dataset, sys.argv[1])
+print(seen)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that kills")
+def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path):
+    """The last step is the renaming; killed right before it, there is still no folder of that name."""
+    run = [sys.executable, "-c", WRITER]
+    whole = subprocess.run([*run, str(tmp_path / "whole"), "999"], capture_output=True, text=True, check=True)
+    n_steps = int(whole.stdout)
+    assert n_steps >= 12
+    for step in (0, 3, n_steps - 2, n_steps - 1):
+        target = tmp_path / f"store{step}"
+        done = subprocess.run([*run, str(target), str(step)], capture_output=True)
+        assert done.returncode == -signal.SIGKILL
+        assert not target.exists()
+        with pytest.raises(InputError, match="no such file or folder"):
+            load(target)
+        write_store(open_store(tmp_path / "whole"), target)  # what was left aside is in nobody's way
+        assert open_store(target, verify=True).n_samples == 60
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that kills")
+def test_a_writer_killed_at_a_random_moment_leaves_a_whole_store_or_none(tmp_path):
+    script = (
+        "import sys; from unmissed.data import make_corpus, write_store; d = make_corpus(2000, 0, 50, 500).train;"
+        "print('ready', flush=True); write_store(d, sys.argv[1])"
+    )
+    for turn, patience in enumerate((0.0, 0.004, 0.012)):
+        target = tmp_path / f"store{turn}"
+        with subprocess.Popen([sys.executable, "-c", script, str(target)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(patience)
+            writer.kill()
+        if target.exists():
+            assert open_store(target, verify=True).n_samples == 2000

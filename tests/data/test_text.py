@@ -1,0 +1,125 @@
+"""TextFeatures: TF-IDF learned on the training text alone."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from unmissed.data import TextFeatures
+from unmissed.errors import InputError, NotFittedError
+
+TRAIN = ["the cat sat on the mat", "the dog ate the cat", "a bird ate", "dog dog DOG bird", ""]
+TEST = ["the the unicorn cat", "bird dog", "unicorn"]
+
+
+def naive(train: list[str], texts: list[str]) -> tuple[list[str], np.ndarray]:
+    """(1 + ln count) ln(N / df), rows of length 1, word by word."""
+    words = [[word for word in text.lower().split() if len(word) > 1] for text in train]
+    terms = sorted({word for row in words for word in row})
+    rows = []
+    for text in texts:
+        found = [word for word in text.lower().split() if len(word) > 1]
+        row = []
+        for term in terms:
+            count = found.count(term)
+            df = sum(term in other for other in words)
+            row.append((1 + math.log(count)) * math.log(len(train) / df) if count else 0.0)
+        length = math.sqrt(sum(value**2 for value in row))
+        rows.append([value / length if length else 0.0 for value in row])
+    return terms, np.array(rows)
+
+
+def test_features_equal_the_formula_computed_word_by_word():
+    text = TextFeatures()
+    X = text.fit_transform(TRAIN)
+    terms, expected = naive(TRAIN, TRAIN)
+    assert text.terms_ == terms
+    np.testing.assert_allclose(X.toarray(), expected, rtol=1e-6)
+    np.testing.assert_allclose(text.transform(TEST).toarray(), naive(TRAIN, TEST)[1], rtol=1e-6)
+
+
+def test_features_are_canonical_and_have_length_one_or_none():
+    X = TextFeatures().fit_transform(TRAIN)
+    assert isinstance(X, sparse.csr_matrix)
+    assert X.dtype == np.float32
+    X.check_format(full_check=True)
+    assert X.has_canonical_format
+    np.testing.assert_allclose(np.sqrt(X.multiply(X).sum(axis=1)).A1, [1, 1, 1, 1, 0], rtol=1e-6)
+
+
+def test_the_test_texts_teach_nothing():
+    text = TextFeatures().fit(TRAIN)
+    alone = text.transform(TEST[:1])
+    together = text.transform(TEST)[:1]
+    assert alone.data.tobytes() == together.data.tobytes()
+
+
+def test_smooth_equals_scikit_learn():
+    options = {"min_df": 2, "max_features": 3}
+    expected = TfidfVectorizer(sublinear_tf=True, dtype=np.float32, **options)
+    text = TextFeatures(smooth=True, **options)
+    np.testing.assert_allclose(
+        text.fit_transform(TRAIN).toarray(), expected.fit_transform(TRAIN).toarray(), rtol=1e-6, atol=1e-7
+    )
+    assert text.terms_ == expected.get_feature_names_out().tolist()
+    np.testing.assert_allclose(text.transform(TEST).toarray(), expected.transform(TEST).toarray(), rtol=1e-6, atol=1e-7)
+
+
+def test_a_word_in_every_document_weighs_nothing():
+    text = TextFeatures()
+    X = text.fit_transform(["same one", "same two"])
+    assert text.terms_ == ["one", "same", "two"]
+    assert X.toarray().tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert X.nnz == 2
+
+
+def test_ngrams_min_df_and_max_features_choose_the_terms():
+    assert TextFeatures(ngrams=(2, 2)).fit(["one two three"]).terms_ == ["one two", "two three"]
+    assert TextFeatures(min_df=3).fit([*TRAIN, "dog"]).terms_ == ["dog"]
+    assert TextFeatures(max_features=2).fit(TRAIN).terms_ == ["dog", "the"]
+
+
+@pytest.mark.parametrize("options", [{}, {"min_df": 2}, {"max_features": 2}, {"ngrams": (1, 2)}])
+def test_counting_terms_equals_fitting(options):
+    assert TextFeatures(**options).count_terms(TRAIN) == len(TextFeatures(**options).fit(TRAIN).terms_)
+
+
+@pytest.mark.parametrize("options", [{}, {"ngrams": (1, 2), "min_df": 2, "max_features": 4, "smooth": True}])
+def test_saved_and_loaded_features_transform_bit_for_bit_alike(tmp_path, options):
+    train = [*TRAIN, "Größe naïve 日本語"]
+    text = TextFeatures(**options).fit(train)
+    text.save(tmp_path / "text")
+    again = TextFeatures.load(tmp_path / "text", verify=True)
+    assert again.options == text.options
+    assert again.terms_ == text.terms_
+    one, other = text.transform(train + TEST), again.transform(train + TEST)
+    assert one.data.tobytes() == other.data.tobytes()
+    assert one.indices.tobytes() == other.indices.tobytes()
+
+
+def test_progress_is_told():
+    told = []
+    TextFeatures().fit(TRAIN * 200, progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (0, 1000)
+    assert len(told) > 2
+
+
+@pytest.mark.parametrize("options", [{"ngrams": (0, 1)}, {"ngrams": (2, 1)}, {"min_df": 0}, {"max_features": 0}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(InputError, match="expected"):
+        TextFeatures(**options)
+
+
+def test_nothing_to_learn_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(InputError, match="no terms to learn from 2 texts"):
+        TextFeatures().fit(["", "a"])
+    with pytest.raises(InputError, match="min_df=9"):
+        TextFeatures(min_df=9).fit(TRAIN)
+    with pytest.raises(NotFittedError):
+        TextFeatures().transform(TRAIN)
+    with pytest.raises(NotFittedError):
+        TextFeatures().save(tmp_path / "text")
+    with pytest.raises(InputError, match="not a text features folder"):
+        TextFeatures.load(tmp_path)
