@@ -100,6 +100,19 @@ def test_single_precision_stays_single_and_integers_become_double():
     assert loss.gradient(np.ones(scores.shape, dtype=int), Y).dtype == np.float64
 
 
+def test_read_only_scores_and_labels_are_left_alone():
+    scores, Y, p = problem(6)
+    scores.setflags(write=False)
+    for array in (Y.data, Y.indices, Y.indptr):
+        array.setflags(write=False)
+    loss = unbiased(logistic(), p)
+    before = scores.copy()
+    loss.gradient(scores, Y)
+    loss.total(scores, Y)
+    loss.value(sp.csr_array(scores), Y)
+    np.testing.assert_array_equal(scores, before)
+
+
 def test_stored_zeros_among_labels_are_absent_labels():
     Y = sp.csr_array(([1.0, 0.0], ([0, 0], [0, 1])), shape=(1, 2))
     np.testing.assert_array_equal(hinge().value(np.zeros((1, 2)) + 3, Y), [[0, 4]])

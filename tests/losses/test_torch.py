@@ -123,6 +123,19 @@ def test_modules_compile_into_one_graph(name, form):
     assert torch.allclose(compiled(scores, target), criterion(scores, target))
 
 
+def test_a_compiled_module_trains_like_an_eager_one():
+    # "aot_eager" traces the backward pass too, still without a C++ compiler
+    torch.compiler.reset()
+    scores, Y = problem(torch.float32)
+    criterion = module("UnbiasedBCEWithLogitsLoss", targets="indices", max_inverse=5.0)
+    gradients = []
+    for run in (criterion, torch.compile(criterion, backend="aot_eager", fullgraph=True)):
+        leaf = scores.clone().requires_grad_()
+        run(leaf, indices(Y)).backward()
+        gradients.append(leaf.grad)
+    assert torch.allclose(*gradients)
+
+
 def test_all_labels_seen_is_torchs_own_cross_entropy():
     scores, Y = problem(torch.float32)
     own = functional.binary_cross_entropy_with_logits(scores, torch.tensor(Y, dtype=torch.float32))
