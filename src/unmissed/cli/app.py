@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed import __version__
-from unmissed.cli import data, evaluate, study
+from unmissed.cli import data, demo, evaluate, inspect, predict, study, train
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -36,7 +36,12 @@ def root(
 
 
 app.add_typer(data.app, name="data")
+app.command()(train.train)
+app.command()(predict.predict)
 app.command()(evaluate.evaluate)
+app.command()(inspect.inspect)
+app.command()(train.extend)
+app.command()(demo.demo)
 app.add_typer(study.app, name="study")
 
 

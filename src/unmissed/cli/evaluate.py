@@ -83,7 +83,7 @@ def evaluate(
         raise InputError("--against compares by resampling; --bootstrap must be above 0")
     conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
     measuring = Measuring(_cut_offs(k), parse(propensity), conventions, pairs, bootstrap, level, seed)
-    with show.progress_bar("resampling") as progress:
+    with show.progress_bar("evaluating") as progress:
         result = evaluate_ranking(
             ranking,
             truth,

@@ -60,8 +60,12 @@ def evaluate_ranking(
     measuring = measuring or Measuring()
     listed = Ranking.load(ranking)
     other = None if against is None else Ranking.load(against)
-    names, counts, p = _training_labels(train, measuring.propensity, header=header, one_based=one_based)
-    Y, _, n_unknown = load_labels(truth, like_names=names, n_labels=counts.size, header=header, one_based=one_based)
+    names, counts, p = _training_labels(
+        train, measuring.propensity, header=header, one_based=one_based, progress=progress
+    )
+    Y, _, n_unknown = load_labels(
+        truth, like_names=names, n_labels=counts.size, header=header, one_based=one_based, progress=progress
+    )
     pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
     inverse = 1 / p
 
@@ -97,7 +101,7 @@ def evaluate_ranking(
 
 
 def _training_labels(
-    train: PathLike, propensity: Propensity, *, header: bool, one_based: bool
+    train: PathLike, propensity: Propensity, *, header: bool, one_based: bool, progress: Progress
 ) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return names, training counts and propensities of the labels, from the training set or from a run's folder."""
     if is_run(train):
@@ -105,7 +109,7 @@ def _training_labels(
         p = run.propensities(propensity)
         assert run.label_counts is not None  # propensities has looked
         return run.label_names, run.label_counts, p
-    Y, names, _ = load_labels(train, header=header, one_based=one_based)
+    Y, names, _ = load_labels(train, header=header, one_based=one_based, progress=progress)
     counts = np.asarray(Y.sum(axis=0)).ravel().astype(np.int64)
     return names, counts, propensity.fit(counts, Y.shape[0])
 

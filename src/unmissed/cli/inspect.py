@@ -1,0 +1,114 @@
+"""`unmissed inspect`: what is in a run's folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unmissed.cli import show
+
+if TYPE_CHECKING:
+    from unmissed.runs import Run
+
+
+def inspect(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    label: Annotated[
+        str | None, typer.Option(help="Show the strongest features of this label (name or number).")
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many features to show.", min=1)] = 20,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every file with its checksum.")] = False,
+    json: show.JsonOption = False,
+) -> None:
+    """Show a run's method, labels, certificates and size, or the features that speak for a label.
+
+    The certificate is each label's relative duality gap: how far at most its solution, before pruning, is from the
+    optimum. Labels that missed the tolerance are named.
+
+    Example: unmissed inspect laws
+
+    Example: unmissed inspect laws --label "fishing quota" --top 10
+    """
+    from unmissed.runs import open_run
+    from unmissed.runs.inspection import summarize
+    from unmissed.runs.inspection import verify as verify_run
+
+    opened = open_run(run)
+    if verify:
+        n_weights = verify_run(opened)
+        if not json:
+            typer.echo(f"{run}: every file matches its checksum ({n_weights:,} weights read)")
+    if label is not None:
+        _show_label(opened, label, top, json)
+        return
+    facts = summarize(opened)
+    if json:
+        show.print_json({**facts, "verified": verify})
+    else:
+        show.print_table(str(run), ["", ""], [[name, value] for name, value in _rows(facts)])
+        _show_worst(facts["certificate"])
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    recipe, solved = facts["recipe"], facts["certificate"]
+    rows = [("method", recipe["method"])]
+    rows += [(f"  {name}", str(value)) for name, value in recipe["params"].items()]
+    if recipe["seed"] is not None:
+        rows.append(("  seed", str(recipe["seed"])))
+    for name in ("propensity", "text"):
+        if recipe[name] is not None:
+            rows.append((name, ", ".join(f"{key} {_short(value)}" for key, value in recipe[name].items())))
+    rows += [("labels", f"{facts['n_labels']:,}"), ("features", f"{facts['n_features']:,}")]
+    if facts["labels_without_positives"]:
+        rows.append(("labels without positives", f"{facts['labels_without_positives']:,}"))
+    for part in facts["parts"]:
+        what = "trained on" if part["first"] == 0 else f"labels from {part['first']:,} on"
+        digest = f", digest {part['digest'][:12]}" if part["digest"] else ""
+        state = "" if part["status"] == "complete" else f" ({part['finished']:,} of {part['n_labels']:,} labels done)"
+        rows.append((what, f"{part['n_samples']:,} rows{digest}{state}"))
+    rows.append(("weights", f"{facts['n_weights']:,} ({facts['weights_per_label']:,.1f} a label)"))
+    rows.append(("on disk", f"{facts['bytes'] / 1e6:,.1f} MB in {facts['n_shards']:,} shards"))
+    if solved is not None:
+        rows.append((f"solved to a gap of {solved['tol']:g}", f"{solved['met']:,} of {facts['n_labels']:,} labels"))
+        rows.append(("median gap", f"{solved['median_gap']:.2g}"))
+    made = facts["parts"][0]["versions"]
+    if made:
+        rows.append(("made with", ", ".join(f"{name} {version}" for name, version in made[-1].items())))
+    return rows
+
+
+def _show_worst(solved: dict[str, Any] | None) -> None:
+    if solved is None:
+        return
+    rows = [[str(one["name"]), f"{one['gap']:.2g}", str(one["epochs"])] for one in solved["worst"]]
+    show.print_table("largest gaps", ["label", "gap", "epochs"], rows)
+    if solved["missed"]:
+        typer.echo(f"{solved['missed']:,} labels missed the tolerance: {', '.join(solved['missed_labels'])}")
+
+
+def _show_label(run: "Run", label: str, top: int, json: bool) -> None:
+    from unmissed.runs.inspection import bias_of, relative_gaps, strongest_features
+
+    number = run.label(label)
+    features = strongest_features(run, number, top)
+    count = None if run.label_counts is None else int(run.label_counts[number])
+    if json:
+        facts = {
+            "label": number,
+            "name": run.name_of(number),
+            "count": count,
+            "bias": bias_of(run, number),
+            "gap": float(relative_gaps(run)[number]),
+            "features": [feature._asdict() for feature in features],
+        }
+        show.print_json(facts)
+        return
+    rows = [[feature.name or str(feature.number), f"{feature.weight:+.3f}"] for feature in features]
+    rows.append(["(constant)", f"{bias_of(run, number):+.3f}"])
+    seen = "" if count is None else f", {count:,} training rows"
+    show.print_table(f"{run.name_of(number)} (label {number}{seen})", ["feature", "weight"], rows)
+
+
+def _short(value: Any) -> str:
+    shown = str(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

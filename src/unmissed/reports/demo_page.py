@@ -1,0 +1,205 @@
+"""The demo's page: one table and three figures in one file that needs no other."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#8a8f98", "#2f6db3", "#e09f1f", "#c0392b")  # popularity, DiSMEC, surrogate, tail
+_INK, _GRID = "#2b2f36", "#e3e6ea"
+
+
+class Cell(NamedTuple):
+    """A figure as a fraction, with its interval where there is one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Line(NamedTuple):
+    """One measure of every method; `source` says which labels it was measured on: observed or truth."""
+
+    measure: str
+    source: str
+    cells: list[Cell]
+
+
+class DecileLine(NamedTuple):
+    """A tenth of the labels by training count: which share of their true marks each method finds."""
+
+    decile: int
+    fewest: int
+    most: int
+    n_labels: int
+    true: int
+    recalls: list[float]
+
+
+@dataclass(frozen=True)
+class DemoResults:
+    """All that the demo found; the first method is the floor, the second the one that gains are counted from."""
+
+    sizes: dict[str, Any]
+    methods: list[str]
+    lines: list[Line]
+    deciles: list[DecileLine]
+    corrected: list[Line]
+    true_counts: npt.NDArray[np.int64]
+    observed_counts: npt.NDArray[np.int64]
+    verdicts: list[str]
+    seconds: dict[str, float]
+
+
+def percent(cell: Cell, *, interval: bool = True) -> str:
+    """Write a cell in percent, as `41.3 ±0.9`."""
+    if cell.value != cell.value:
+        return "-"
+    if not interval or cell.low is None or cell.high is None:
+        return f"{100 * cell.value:.1f}"
+    return f"{100 * cell.value:.1f} ±{50 * (cell.high - cell.low):.1f}"
+
+
+def render_page(results: DemoResults) -> str:
+    """Return the page as HTML, figures included."""
+    from jinja2 import Environment, PackageLoader
+
+    environment = Environment(
+        loader=PackageLoader("unmissed.reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["percent"] = percent
+    return environment.get_template("demo.html").render(
+        results=results,
+        colours=COLOURS,
+        frequency=_svg(draw_frequencies(results)),
+        gain=_svg(draw_gains(results)),
+        corrected=_svg(draw_corrected(results)),
+    )
+
+
+def draw_frequencies(results: DemoResults) -> Figure:
+    """Draw how many training rows each label has in truth, and how many were written down."""
+    figure = _figure(7.2, 3.6)
+    axes = figure.add_subplot()
+    order = np.argsort(-results.true_counts, kind="stable")
+    rank = np.arange(1, order.size + 1)
+    observed = results.observed_counts[order].astype(np.float64)
+    axes.scatter(
+        rank, np.where(observed > 0, observed, 0.5), s=7, color=COLOURS[3], alpha=0.55, lw=0, label="written down"
+    )
+    axes.plot(rank, np.maximum(results.true_counts[order], 0.5), color=COLOURS[1], lw=2.2, label="true")
+    axes.set(xscale="log", yscale="log", xlabel="rank of the label by its true count", ylabel="training rows")
+    ticks = [0.5, *(10**power for power in range(int(np.log10(max(results.true_counts.max(), 10))) + 1))]
+    axes.set_yticks(ticks, ["none", *(f"{tick:,}" for tick in ticks[1:])])
+    axes.minorticks_off()
+    axes.set_xlim(0.9, order.size * 1.1)
+    _dress(axes, grid="both")
+    axes.legend(frameon=False, loc="lower left", markerscale=2)
+    return figure
+
+
+def draw_gains(results: DemoResults) -> Figure:
+    """Draw the change of true recall against DiSMEC by decile, and under it the recall itself."""
+    figure = _figure(7.2, 5.2)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
+    place = np.arange(len(results.deciles))
+    recalls = np.array([line.recalls for line in results.deciles]) * 100
+    weighted = range(2, len(results.methods))
+    width = 0.8 / max(len(weighted), 1)
+    for turn, method in enumerate(weighted):
+        offset = (turn - (len(weighted) - 1) / 2) * width
+        gain = recalls[:, method] - recalls[:, 1]
+        top.bar(place + offset, gain, width * 0.92, color=COLOURS[method], label=results.methods[method])
+    top.axhline(0, color=_INK, lw=0.9)
+    top.set_ylabel(f"gain over {results.methods[1]}\n(points of recall@5)")
+    _dress(top, grid="y")
+    top.legend(frameon=False, loc="best")
+    for method, name in enumerate(results.methods):
+        bottom.plot(place, recalls[:, method], "o-", color=COLOURS[method], ms=4, lw=1.6, label=name)
+    bottom.set_ylabel("recall@5, percent")
+    bottom.set_xticks(place, [_span(line) for line in results.deciles])
+    bottom.set_xlabel("training rows of the label, as written down (each group about a tenth of the labels)")
+    bottom.set_ylim(bottom=0)
+    _dress(bottom, grid="y")
+    bottom.legend(frameon=False, loc="upper left", ncols=2)
+    return figure
+
+
+def draw_corrected(results: DemoResults) -> Figure:
+    """Draw what incomplete labels make of precision, what weighting by 1/p makes of it, and what is true."""
+    figure = _figure(7.2, 0.62 * len(results.methods) + 1.3)
+    axes = figure.add_subplot()
+    looks = (("o", "white", "counted on the observed labels"), ("D", None, "corrected by 1/p"), ("|", None, "truth"))
+    place = np.arange(len(results.methods))[::-1]
+    for line, (mark, face, text) in zip(results.corrected, looks, strict=True):
+        values = np.array([cell.value for cell in line.cells]) * 100
+        spread = np.array([[cell.low, cell.high] for cell in line.cells], dtype=np.float64) * 100
+        for method, at in enumerate(place):
+            colour = COLOURS[method]
+            if mark == "D":
+                axes.plot(spread[method], [at, at], color=colour, lw=3, alpha=0.35, solid_capstyle="round")
+            axes.plot(
+                values[method],
+                at,
+                mark,
+                color=_INK if mark == "|" else colour,
+                markerfacecolor=face or (_INK if mark == "|" else colour),
+                ms=17 if mark == "|" else 7,
+                mew=2,
+                ls="none",
+                zorder=1 if mark == "|" else 3,
+            )
+        axes.plot([], [], mark, color=_INK, markerfacecolor=face or _INK, mew=1.6, ls="none", label=text)
+    axes.set_yticks(place, results.methods)
+    axes.set_ylim(-0.6, len(results.methods) - 0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("P@5, percent")
+    _dress(axes, grid="x")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.45, 1.22), ncols=3, columnspacing=1.2)
+    return figure
+
+
+def _span(line: DecileLine) -> str:
+    if line.decile == 0:
+        return "none"
+    return f"{line.fewest}" if line.fewest == line.most else f"{line.fewest}–{line.most}"
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure as NewFigure
+
+    return NewFigure(figsize=(width, height), layout="constrained")
+
+
+def _dress(axes: Axes, grid: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#9aa0a8")
+    axes.tick_params(colors=_INK, labelsize=9, length=3)
+    axes.grid(True, axis=grid, color=_GRID, lw=0.8)
+    axes.set_axisbelow(True)
+
+
+def _svg(figure: Figure) -> str:
+    """Return a figure as the text of an SVG element, without the XML declaration."""
+    import matplotlib
+    from markupsafe import Markup
+
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "path"}):
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    text = stream.getvalue()
+    return Markup(text[text.index("<svg") :])
+
+
+def table_rows(results: DemoResults) -> list[Sequence[str]]:
+    """Return the table for a terminal: a measure a row, a method a column."""
+    return [[f"{line.measure} ({line.source})", *(percent(cell) for cell in line.cells)] for line in results.lines]

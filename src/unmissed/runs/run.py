@@ -1,0 +1,191 @@
+"""Run: a trained model opened from its folder, with its labels' names and counts and its way from text to features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.archive import MANIFEST, open_arrays, read_json, read_manifest
+from unmissed.data import Dataset, TextFeatures
+from unmissed.data.dataset import assemble
+from unmissed.data.names import unpack_names
+from unmissed.errors import InputError
+from unmissed.propensity import Jain, Propensity, from_description
+from unmissed.ranking import Ranking
+from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
+from unmissed.runs.recipe import Recipe, find_model
+
+
+class Run:
+    """A trained model on disk; each part of it is opened when it is first asked for.
+
+    Labels of an unfinished `extend` are left out, so a run can be used while it grows.
+
+    Parameters
+    ----------
+    path : the run's folder
+    verify : compare every file with its checksum when it is opened
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False) -> None:
+        self.folder = RunFolder(path)
+        self.verify = verify
+        self.manifest: Manifest = self.folder.read()
+        if not self.parts:
+            part = self.manifest.parts[0]
+            raise InputError(
+                f"{path}: training is not finished, {self.folder.n_finished(part)} of {part.n_labels} labels are done; "
+                "the same train command goes on where it stopped"
+            )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.recipe.method}, n_labels={self.n_labels})"
+
+    @property
+    def recipe(self) -> Recipe:
+        """The method and all that decides its result."""
+        return self.manifest.recipe
+
+    @property
+    def parts(self) -> list[Part]:
+        """The labels trained together, by `train` and by each finished `extend`."""
+        return [part for part in self.manifest.parts if part.is_complete]
+
+    @property
+    def n_features(self) -> int:
+        """The number of features that rows have."""
+        return self.manifest.n_features
+
+    @property
+    def n_labels(self) -> int:
+        """The number of trained labels."""
+        return sum(part.n_labels for part in self.parts)
+
+    @cached_property
+    def model(self) -> Any:
+        """The fitted model, its weights memory-mapped."""
+        shards = self.folder.open_shards(self.manifest, verify=self.verify)
+        cls = find_model(self.recipe.method)
+        return cls.from_shards(self.recipe.constructor_params(), shards, self.n_features)
+
+    @cached_property
+    def text(self) -> TextFeatures | None:
+        """The map from text to features, or None where training did not begin with text."""
+        return TextFeatures.load(self.folder.text, verify=self.verify) if self.recipe.text is not None else None
+
+    @cached_property
+    def label_names(self) -> list[str] | None:
+        """The identifiers of the labels, or None where they have numbers only."""
+        return self._label_strings("label_names")
+
+    @cached_property
+    def label_titles(self) -> list[str] | None:
+        """Readable names of the labels, or None."""
+        return self._label_strings("label_titles")
+
+    @cached_property
+    def label_counts(self) -> npt.NDArray[np.int64] | None:
+        """How many training rows each label has; None for a saved model that did not know."""
+        counts = [arrays.get("counts") for arrays in self._label_arrays]
+        return None if any(part is None for part in counts) else np.concatenate(counts)  # type: ignore[arg-type]
+
+    @cached_property
+    def feature_names(self) -> list[str] | None:
+        """The names of the features, or None where they have numbers only."""
+        if self.text is not None:
+            return self.text.terms_
+        if not self.folder.features.exists():
+            return None
+        manifest = read_manifest(self.folder.features, FEATURES_KIND)
+        return unpack_names("feature_names", open_arrays(self.folder.features, manifest, verify=self.verify))
+
+    def propensities(self, model: Propensity | None = None) -> npt.NDArray[np.float64]:
+        """Return p of every label from its training count: by `model`, else the recipe's, else `Jain()`."""
+        counts = self.label_counts
+        if counts is None:
+            raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
+        if model is None:
+            model = Jain() if self.recipe.propensity is None else from_description(self.recipe.propensity)
+        return np.concatenate(
+            [model.fit(counts[part.first : part.first + part.n_labels], part.n_samples) for part in self.parts]
+        )
+
+    def like(self) -> Dataset:
+        """Return a data set without rows that has the training set's columns, for `load(path, like=...)`."""
+        nothing, begin = np.zeros(0, np.float32), np.zeros(1, np.int32)
+        return Dataset(
+            assemble(nothing, np.zeros(0, np.int32), begin, (0, self.n_features)),
+            assemble(nothing, np.zeros(0, np.int32), begin, (0, self.n_labels)),
+            label_names=self.label_names,
+            feature_names=self.feature_names,
+            label_titles=self.label_titles,
+            text=self.text,
+            trusted=True,
+        )
+
+    def rank(self, rows: Any, k: int = 5) -> Ranking:
+        """Return the k best labels of each row; `rows` is a matrix, a text, or several texts."""
+        return self.model.rank(self.features_of(rows), k)  # type: ignore[no-any-return]
+
+    def features_of(self, rows: Any) -> Any:
+        """Return the features of texts; a matrix is returned as it is."""
+        if isinstance(rows, str):
+            rows = [rows]
+        if not (isinstance(rows, Sequence) and all(isinstance(row, str) for row in rows)):
+            return rows
+        if self.text is None:
+            raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
+        return self.text.transform(rows)
+
+    def label(self, name_or_number: str | int) -> int:
+        """Find a label by its name, its readable name, or its number."""
+        for names in (self.label_names, self.label_titles):
+            if isinstance(name_or_number, str) and names and name_or_number in names:
+                return names.index(name_or_number)
+        if str(name_or_number).isdigit() and int(name_or_number) < self.n_labels:
+            return int(name_or_number)
+        raise InputError(
+            f"{self.folder}: has no label {name_or_number!r}; expected a name or a number below {self.n_labels}"
+        )
+
+    def name_of(self, label: int) -> str:
+        """Return the most readable name that a label has."""
+        names = self.label_titles or self.label_names
+        return names[label] if names else str(label)
+
+    @cached_property
+    def _label_arrays(self) -> list[dict[str, npt.NDArray[Any]]]:
+        every = []
+        for part in self.parts:
+            folder = self.folder.labels(part.first)
+            every.append(open_arrays(folder, read_manifest(folder, LABELS_KIND), verify=self.verify))
+        return every
+
+    def _label_strings(self, name: str) -> list[str] | None:
+        lists = [unpack_names(name, arrays) for arrays in self._label_arrays]
+        joined = [string for strings in lists if strings is not None for string in strings]
+        if any(strings is None for strings in lists):
+            return None
+        if len(joined) != self.n_labels:
+            raise InputError(f"{self.folder}: has {len(joined)} {name} for {self.n_labels} labels; the run is damaged")
+        return joined
+
+
+def open_run(path: str | os.PathLike[str], *, verify: bool = False) -> Run:
+    """Open a run's folder; weights stay on the disk and are read where they are needed."""
+    return Run(path, verify=verify)
+
+
+def is_run(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path is the folder of a run."""
+    manifest = Path(path) / MANIFEST
+    if not manifest.is_file():
+        return False
+    value = read_json(manifest)
+    return isinstance(value, dict) and value.get("kind") == KIND

@@ -1,0 +1,214 @@
+"""Training into a folder: begun, gone on with after any interruption, and extended by new labels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.archive import write_archive
+from unmissed.data import Dataset, TextFeatures
+from unmissed.data.names import pack_names
+from unmissed.errors import InputError, UnmissedError
+from unmissed.progress import Progress, silent
+from unmissed.runs.folder import (
+    FEATURES_KIND,
+    LABELS_KIND,
+    VERSION,
+    Manifest,
+    Part,
+    RunFolder,
+    ShardsOnDisk,
+    versions,
+)
+from unmissed.runs.recipe import Recipe, make_model, recipe_of
+from unmissed.runs.run import Run
+
+
+def train(
+    method: str,
+    dataset: Dataset,
+    path: str | os.PathLike[str],
+    params: Mapping[str, Any] | None = None,
+    *,
+    progress: Progress = silent,
+) -> Run:
+    """Train a method on a data set into a folder; what is finished there already is not done again.
+
+    Parameters
+    ----------
+    method : a name in METHODS
+    dataset : the training rows
+    path : the run's folder: a new one, or one where the same training was begun. Another recipe or other data is
+        refused. Interrupted at any moment and begun again, training leaves the same bytes as if it had not been.
+    params : the model's parameters; those left out have their defaults
+    progress : told the labels done
+    """
+    model = make_model(method, params or {})
+    recipe = recipe_of(model, None if dataset.text is None else dataset.text.options)
+    folder = RunFolder(path)
+    folder.is_new()  # refuses a folder of something else before anything is written there
+    if not dataset.n_samples or not dataset.n_labels:
+        raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
+    with folder.locked():
+        folder.clean()
+        part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest)
+        if folder.is_new():
+            folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
+        part = _go_on(folder, recipe, part)
+        if not part.is_complete:
+            with _taken_back(folder, None, part):
+                _write_features(folder, dataset.text, dataset.feature_names)
+                _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
+                model.fit(dataset.X, dataset.Y, shards=ShardsOnDisk(folder), progress=progress)
+            folder.write(folder.read().with_last(part.completed()))
+    return Run(path)
+
+
+def extend(
+    path: str | os.PathLike[str], dataset: Dataset, *, n_jobs: int | None = None, progress: Progress = silent
+) -> Run:
+    """Train the labels of a data set that a run does not have yet; the run's other labels are not touched.
+
+    Labels are the same if their names are; where there are no names, columns from the run's number of labels on are
+    new. The data set must have the run's features (text: through the run's own text features, see `Run.text`).
+    """
+    folder = RunFolder(path)
+    with folder.locked():
+        folder.clean()
+        run = Run(path)
+        fresh = _new_labels(run, dataset)
+        part = Part(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest).joined_by(versions())
+        before = Manifest(run.recipe, run.n_features, run.parts)
+        if run.manifest == before:
+            folder.write(Manifest(run.recipe, run.n_features, [*run.parts, part]))
+        part = _go_on(folder, run.recipe, part)
+        with _taken_back(folder, before, part):
+            _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
+            model = run.model
+            if "n_jobs" in model.get_params():
+                model.set_params(n_jobs=n_jobs)
+            model.fit_labels(fresh.X, fresh.Y, shards=ShardsOnDisk(folder), progress=progress)
+        folder.write(folder.read().with_last(part.completed()))
+    return Run(path)
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    label_names: list[str] | None = None,
+    label_titles: list[str] | None = None,
+    label_counts: npt.ArrayLike | None = None,
+    feature_names: list[str] | None = None,
+    text: TextFeatures | None = None,
+    n_samples: int = 0,
+) -> Run:
+    """Write a model that was fitted in memory as a new run; opened again, it ranks bit for bit the same."""
+    recipe = recipe_of(model, None if text is None else text.options)
+    folder = RunFolder(path)
+    if not folder.is_new():
+        raise InputError(f"{path}: exists already; remove it or choose another name")
+    for what, names in (("label_names", label_names), ("label_titles", label_titles)):
+        if names is not None and len(names) != model.n_labels_:
+            raise InputError(f"{what} has {len(names)} entries; expected {model.n_labels_}")
+    with folder.locked():
+        part = Part(0, model.n_labels_, n_samples, None).joined_by(versions())
+        folder.write(Manifest(recipe, model.n_features_in_, [part]))
+        _write_features(folder, text, feature_names)
+        counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
+        _write_labels(folder, 0, label_names, label_titles, counts)
+        shards = ShardsOnDisk(folder)
+        for shard in model.shards_:
+            shards.put(shard)
+        folder.write(folder.read().with_last(part.completed()))
+    return Run(path)
+
+
+def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
+    """Return the part that was begun, now with our versions; refuse if it was begun with something else."""
+    manifest = folder.read()
+    begun = manifest.parts[-1] if part.first else manifest.parts[0]
+    different = manifest.recipe.differences(recipe)
+    if different:
+        raise InputError(f"{folder}: was trained by another recipe: {'; '.join(different)}; choose another folder")
+    if (begun.first, begun.n_labels, begun.n_samples, begun.digest) != (
+        part.first,
+        part.n_labels,
+        part.n_samples,
+        part.digest,
+    ):
+        raise InputError(
+            f"{folder}: was begun with other data: {begun.n_samples} rows, {begun.n_labels} labels, digest "
+            f"{str(begun.digest)[:12]} there; {part.n_samples} rows, {part.n_labels} labels, digest "
+            f"{str(part.digest)[:12]} here; choose another folder"
+        )
+    if not begun.is_complete and begun.joined_by(versions()) != begun:
+        begun = begun.joined_by(versions())
+        folder.write(manifest.with_last(begun))
+    return begun
+
+
+@contextmanager
+def _taken_back(folder: RunFolder, before: Manifest | None, part: Part) -> Iterator[None]:
+    """Leave no trace of a part that is refused before any of its labels is trained, so that it can be tried anew."""
+    try:
+        yield
+    except UnmissedError:
+        if not folder.n_finished(part):
+            folder.forget(before, part)
+        raise
+
+
+def _new_labels(run: Run, dataset: Dataset) -> Dataset:
+    """Return the data set with the columns alone whose labels the run does not have."""
+    if dataset.n_features != run.n_features:
+        raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
+    if run.label_names is not None and dataset.label_names is not None:
+        known = set(run.label_names)
+        columns = [label for label, name in enumerate(dataset.label_names) if name not in known]
+    elif run.label_names is None and dataset.label_names is None:
+        columns = list(range(run.n_labels, dataset.n_labels))
+    else:
+        who = "the run" if run.label_names is None else "the data"
+        raise InputError(f"{who} has no label names, so old and new labels cannot be told apart")
+    if not columns:
+        raise InputError(f"{run.folder}: has all {dataset.n_labels} labels of the data already")
+    names, titles = dataset.label_names, dataset.label_titles
+    return Dataset(
+        dataset.X,
+        dataset.Y[:, columns],
+        label_names=None if names is None else [names[label] for label in columns],
+        label_titles=None if titles is None else [titles[label] for label in columns],
+        feature_names=dataset.feature_names,
+        text=dataset.text,
+    )
+
+
+def _write_features(folder: RunFolder, text: TextFeatures | None, names: list[str] | None) -> None:
+    """Write how features come about, unless it is there."""
+    if text is not None and not folder.text.exists():
+        text.save(folder.text)
+    if text is None and names is not None and not folder.features.exists():
+        write_archive(folder.features, pack_names("feature_names", names), kind=FEATURES_KIND, version=VERSION)
+
+
+def _write_labels(
+    folder: RunFolder,
+    first: int,
+    names: list[str] | None,
+    titles: list[str] | None,
+    counts: npt.NDArray[np.int64] | None,
+) -> None:
+    """Write names and counts of a part's labels, unless they are there."""
+    target = folder.labels(first)
+    if target.exists():
+        return
+    arrays = {**pack_names("label_names", names), **pack_names("label_titles", titles)}
+    if counts is not None:
+        arrays["counts"] = counts
+    write_archive(target, arrays, kind=LABELS_KIND, version=VERSION)

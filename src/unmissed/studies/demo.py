@@ -1,0 +1,250 @@
+"""The demo: drop labels from a corpus whose truth is known, train, and set observed figures beside true ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from unmissed import __version__
+from unmissed.archive import write_json, write_text
+from unmissed.data import Dataset, make_corpus, open_store, write_store
+from unmissed.errors import InputError
+from unmissed.kernels.hits import PSP_GAIN
+from unmissed.metrics import Conventions, Evaluation, by_decile, compare, decile_of, evaluate, intervals
+from unmissed.progress import Progress, silent
+from unmissed.propensity import Jain, drop_labels
+from unmissed.ranking import Ranking
+from unmissed.reports.demo_page import Cell, DecileLine, DemoResults, Line, render_page
+from unmissed.runs import predict, train
+
+CUTS = (1, 3, 5)
+_RESAMPLES = 500
+_OWN_ROWS = Conventions(empty_rows="drop")  # recall of tail labels: over the rows that have one
+
+
+class Contender(NamedTuple):
+    """A method of the table, and the folder its run gets."""
+
+    title: str
+    folder: str
+    method: str
+    params: dict[str, Any]
+
+
+CONTENDERS = (
+    Contender("Popularity", "popularity", "popularity", {}),
+    Contender("DiSMEC", "dismec", "dismec", {}),
+    Contender("PW-DiSMEC surrogate", "pw-dismec-surrogate", "pw-dismec", {"weighting": "surrogate"}),
+    Contender("PW-DiSMEC tail", "pw-dismec-tail", "pw-dismec", {"weighting": "tail"}),
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a corpus the demo makes."""
+
+    n_train: int = 12_000
+    n_test: int = 4_000
+    n_labels: int = 1_000
+    n_features: int = 8_000
+
+
+QUICK = Sizes(n_train=1_500, n_test=600, n_labels=150, n_features=2_000)
+
+
+class _Data(NamedTuple):
+    """What methods see, and what is true."""
+
+    train: Dataset
+    test: Dataset
+    complete: Dataset
+    true_counts: npt.NDArray[np.int64]
+    p: npt.NDArray[np.float64]
+
+
+def run_demo(
+    out: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    sizes: Sizes | None = None,
+    n_jobs: int | None = None,
+    progress: Progress = silent,
+) -> tuple[DemoResults, Path]:
+    """Make the corpus, train every contender, and write `index.html`, `demo.json`, `data/` and `runs/` into `out`."""
+    out = Path(out)
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "corpus"):
+        data = _make_data(out / "data", seed, sizes or Sizes())
+    rankings = []
+    for place, contender in enumerate(CONTENDERS):
+        with _timed(seconds, contender.title):
+            params = contender.params if contender.method == "popularity" else {**contender.params, "n_jobs": n_jobs}
+            tell = _share(progress, place, len(CONTENDERS))
+            run = train(contender.method, data.train, out / "runs" / contender.folder, params, progress=tell)
+            rankings.append(predict(run, data.test.X, CUTS[-1]))
+    with _timed(seconds, "evaluation"):
+        results = _compare(data, rankings, seed, seconds)
+    page = out / "index.html"
+    write_text(page, render_page(results))
+    write_json(out / "demo.json", as_json(results))
+    return results, page
+
+
+def as_json(results: DemoResults) -> dict[str, Any]:
+    """Return the results as a value that JSON can hold."""
+    value = asdict(results)
+    value["lines"] = [_line_json(line) for line in results.lines]
+    value["corrected"] = [_line_json(line) for line in results.corrected]
+    value["deciles"] = [line._asdict() for line in results.deciles]
+    for name in ("true_counts", "observed_counts"):
+        value[name] = value[name].tolist()
+    return value
+
+
+def _line_json(line: Line) -> dict[str, Any]:
+    return {"measure": line.measure, "source": line.source, "cells": [cell._asdict() for cell in line.cells]}
+
+
+def _make_data(folder: Path, seed: int, sizes: Sizes) -> _Data:
+    """Make the corpus and drop labels from training and test rows alike, by Jain's model of the true counts."""
+    corpus_rng, drop_rng = (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2))
+    corpus = make_corpus(**asdict(sizes), rng=corpus_rng)
+    truth = corpus.train
+    p = Jain().fit(truth.label_counts, truth.n_samples)
+    observed = [_observed(part, drop_labels(part.Y, p, drop_rng)) for part in corpus]
+    data = _Data(observed[0], observed[1], corpus.test, truth.label_counts, p)
+    stores = {"train": data.train, "train-complete": truth, "test": data.test, "test-complete": data.complete}
+    for name, dataset in stores.items():
+        _keep(dataset, folder / name)
+    return data
+
+
+def _observed(dataset: Dataset, Y: sparse.csr_matrix) -> Dataset:
+    return Dataset(dataset.X, Y, label_names=dataset.label_names, feature_names=dataset.feature_names)
+
+
+def _keep(dataset: Dataset, path: Path) -> None:
+    """Write a data set, unless it is there from an earlier demo."""
+    if not path.exists():
+        write_store(dataset, path)
+    elif open_store(path).digest != dataset.digest:
+        raise InputError(f"{path}: holds the data of another demo (another seed or size); choose another folder")
+
+
+def _compare(data: _Data, rankings: list[Ranking], seed: int, seconds: dict[str, float]) -> DemoResults:
+    """Measure every ranking on the observed and on the complete labels."""
+    counts = data.train.label_counts
+    inverse = 1 / Jain().fit(counts, data.train.n_samples)
+    deciles = decile_of(counts)
+    tail_truth = _columns(data.complete.Y, (deciles >= 1) & (deciles <= 5))
+    observed = [evaluate(r, data.test.Y, inverse, CUTS, train_counts=counts) for r in rankings]
+    truth = [evaluate(r, data.complete.Y, None, CUTS, train_counts=counts) for r in rankings]
+    tail = [evaluate(r, tail_truth, None, CUTS, conventions=_OWN_ROWS) for r in rankings]
+    known = [evaluate(r, data.test.Y, 1 / data.p, CUTS) for r in rankings]
+    lines = []
+    for name in ("P@1", "P@5"):
+        lines += [_line(name, "observed", observed, name), _line(name, "truth", truth, name)]
+    lines += [_line(name, "observed", observed, name) for name in ("PSP@1", "PSP@5")]
+    lines.append(_line("recall@5 of tail labels", "truth", tail, "recall@5"))
+    lines.append(_line("recall@5 of all labels", "truth", truth, "recall@5"))
+    covered = [Cell(evaluation["coverage@5"]) for evaluation in truth]
+    lines.append(Line("labels ever found, of those true", "truth", covered))
+    corrected = Line("P@5 corrected by 1/p", "observed", [_corrected(one, seed) for one in known])
+    plain = [next(line for line in lines if (line.measure, line.source) == ("P@5", s)) for s in ("observed", "truth")]
+    by_group = [[group for group in by_decile(one, 5) if group.true] for one in truth]
+    return DemoResults(
+        sizes={
+            "n_train": data.train.n_samples,
+            "n_test": data.test.n_samples,
+            "n_labels": data.train.n_labels,
+            "n_features": data.train.n_features,
+            "labels_per_row": float(data.complete.Y.nnz / data.complete.n_samples),
+            "kept": data.train.Y.nnz / int(data.true_counts.sum()),
+            "n_unseen": int(np.count_nonzero(counts == 0)),
+            "seed": seed,
+            "version": __version__,
+            "last_run": CONTENDERS[-1].folder,
+        },
+        methods=[contender.title for contender in CONTENDERS],
+        lines=lines,
+        deciles=[
+            DecileLine(g[0].decile, g[0].fewest, g[0].most, g[0].n_labels, g[0].true, [one.recall for one in g])
+            for g in zip(*by_group, strict=True)
+        ],
+        corrected=[plain[0], corrected, plain[1]],
+        true_counts=data.true_counts,
+        observed_counts=counts,
+        verdicts=_verdicts(observed, truth, tail),
+        seconds=seconds,
+    )
+
+
+def _columns(Y: sparse.csr_matrix, kept: npt.NDArray[np.bool_]) -> sparse.csr_matrix:
+    """Return Y with the marks of some labels only; its shape stays."""
+    thinned = Y.copy()
+    thinned.data = thinned.data * kept[thinned.indices]
+    thinned.eliminate_zeros()
+    return thinned
+
+
+def _line(measure: str, source: str, evaluations: list[Evaluation], name: str) -> Line:
+    cells = [Cell(one[name], *intervals(one, _RESAMPLES)[name]) for one in evaluations]
+    return Line(measure, source, cells)
+
+
+def _corrected(evaluation: Evaluation, seed: int) -> Cell:
+    """Estimate the true P@5 as the mean over rows and places of hit/p, with a bootstrap interval."""
+    gains = evaluation.terms[:, -1, PSP_GAIN].astype(np.float64) / CUTS[-1]
+    rng = np.random.default_rng(seed)
+    means = [rng.choice(gains, gains.size).mean() for _ in range(_RESAMPLES)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Cell(float(gains.mean()), float(low), float(high))
+
+
+def _verdicts(observed: list[Evaluation], truth: list[Evaluation], tail: list[Evaluation]) -> list[str]:
+    """Say in sentences what the weighting changed against DiSMEC, whichever way it fell."""
+    sentences = []
+    for place in range(2, len(CONTENDERS)):
+        title = CONTENDERS[place].title
+        found = _change(tail, place, "recall@5")
+        paid = _change(truth, place, "P@5")
+        first = _change(truth, place, "P@1")
+        sentences.append(
+            f"Against DiSMEC, on the complete truth, {title} changes recall@5 of tail labels by {found}, "
+            f"P@1 by {first} and P@5 by {paid}."
+        )
+    seen = _change(observed, len(CONTENDERS) - 1, "P@5")
+    sentences.append(f"The observed labels put the change of P@5 for {CONTENDERS[-1].title} at {seen}.")
+    return sentences
+
+
+def _change(evaluations: list[Evaluation], place: int, name: str) -> str:
+    difference = compare(evaluations[place], evaluations[1], _RESAMPLES)[name]
+    text = f"{100 * difference.value:+.1f} points ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
+    return text if difference.low > 0 or difference.high < 0 else f"{text}, no clear difference"
+
+
+def _share(progress: Progress, place: int, n: int) -> Progress:
+    """Let one of n trainings tell its part of the whole."""
+
+    def tell(done: int, total: int | None) -> None:
+        if total:
+            progress(place * total + done, n * total)
+
+    return tell
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - begin

@@ -1,0 +1,26 @@
+"""`unmissed demo`."""
+
+import json
+import re
+
+from tests.cli.speaking import refused, said
+
+
+def test_the_demo_sets_observed_beside_true_figures_and_writes_a_page(tmp_path, capsys):
+    output = said(capsys, "demo", "--quick", "--out", tmp_path / "demo", "--jobs", 1)
+    for part in ("P@1 (observed)", "P@1 (truth)", "PSP@5 (observed)", "DiSMEC", "PW-DiSMEC tail", "Popularity", "±"):
+        assert part in output
+    assert str(tmp_path / "demo" / "index.html") in output
+    page = (tmp_path / "demo" / "index.html").read_text()
+    assert page.count("<svg") == 3
+    assert not re.search(r'(src|href)="(?!#)', page)  # it needs no other file
+    again = json.loads(said(capsys, "demo", "--quick", "--out", tmp_path / "demo", "--json", "--jobs", 1))
+    rows = {(line["measure"], line["source"]): [cell["value"] for cell in line["cells"]] for line in again["lines"]}
+    floor, dismec, *_ = rows["P@5", "truth"]
+    assert floor < dismec
+    assert all(seen < true for seen, true in zip(rows["P@5", "observed"], rows["P@5", "truth"], strict=True))
+    corrected = again["corrected"][1]["cells"]
+    for cell, true in zip(corrected, rows["P@5", "truth"], strict=True):
+        assert cell["low"] - 0.02 < true < cell["high"] + 0.02  # weighing by 1/p estimates the truth
+    assert len(again["verdicts"]) == 3
+    assert "another seed" in refused(capsys, "demo", "--quick", "--seed", 1, "--out", tmp_path / "demo")

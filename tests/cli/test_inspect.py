@@ -1,0 +1,77 @@
+"""`unmissed inspect`."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.speaking import refused, said
+from tests.runs.corpora import PARAMS, small_corpus, write_texts
+from unmissed.data import load
+from unmissed.models import UncertifiedWarning
+from unmissed.runs import train
+
+TRAIN, _ = small_corpus()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train("pw-dismec", TRAIN, tmp_path_factory.mktemp("runs") / "run", PARAMS)
+
+
+def test_it_shows_method_labels_certificates_and_size(run, capsys):
+    output = said(capsys, "inspect", run.folder)
+    for part in ("pw-dismec", "weighting", "tail", "40 of 40 labels", "largest gaps", "MB in 3 shards", "300 rows"):
+        assert part in output
+
+
+def test_json_has_the_summary(run, capsys):
+    facts = json.loads(said(capsys, "inspect", run.folder, "--json", "--verify"))
+    assert facts["n_labels"] == 40
+    assert facts["verified"] is True
+    assert facts["certificate"]["met"] == 40
+    assert len(facts["certificate"]["worst"]) == 5
+    assert facts["certificate"]["worst"][0]["gap"] <= 1e-3
+    assert facts["n_weights"] == sum(shard.weights.size for shard in run.model.shards_)
+    assert facts["bytes"] > 4 * facts["n_weights"]
+
+
+def test_labels_that_missed_the_tolerance_are_named(tmp_path, capsys):
+    with pytest.warns(UncertifiedWarning):
+        train("dismec", TRAIN, tmp_path / "run", {**PARAMS, "tol": 1e-12, "max_rounds": 1})
+    facts = json.loads(said(capsys, "inspect", tmp_path / "run", "--json"))
+    solved = facts["certificate"]
+    assert solved["missed"] > 0
+    assert solved["met"] + solved["missed"] == 40
+    assert set(solved["missed_labels"]) <= set(TRAIN.label_names)
+    assert solved["missed_labels"][0] in said(capsys, "inspect", tmp_path / "run")
+
+
+def test_the_strongest_features_of_a_label_are_named(tmp_path, capsys):
+    train("dismec", load(write_texts(tmp_path / "train.jsonl")), tmp_path / "run", PARAMS)
+    facts = json.loads(said(capsys, "inspect", tmp_path / "run", "--label", "fish", "--top", 3, "--json"))
+    assert {feature["name"] for feature in facts["features"]} == {"cod", "net", "quota"}
+    sizes = [abs(feature["weight"]) for feature in facts["features"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert "cod" in said(capsys, "inspect", tmp_path / "run", "--label", "0")
+
+
+def test_strongest_features_are_those_of_the_label_in_its_shard(run, capsys):
+    facts = json.loads(said(capsys, "inspect", run.folder, "--label", 20, "--top", 5, "--json"))
+    shard = run.model.shards_[1]
+    begin, end = shard.indptr[20 - shard.first], shard.indptr[21 - shard.first]
+    largest = np.sort(np.abs(shard.weights[begin:end]))[::-1][:5]
+    assert [abs(feature["weight"]) for feature in facts["features"]] == pytest.approx(largest.tolist())
+
+
+def test_an_unknown_label_is_one_line(run, capsys):
+    assert "has no label 'nothing'" in refused(capsys, "inspect", run.folder, "--label", "nothing")
+
+
+def test_damage_is_found_by_verify(tmp_path, capsys):
+    train("popularity", TRAIN, tmp_path / "run")
+    path = tmp_path / "run" / "labels" / "00000000" / "counts.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-8] + bytes(8))
+    said(capsys, "inspect", tmp_path / "run")
+    assert "checksum" in refused(capsys, "inspect", tmp_path / "run", "--verify")

@@ -1,0 +1,93 @@
+"""`unmissed predict`."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tests.cli.speaking import refused, said
+from tests.runs.corpora import PARAMS, small_corpus, write_texts
+from unmissed.data import Dataset, TextFeatures, load, write_store, write_xmc
+from unmissed.ranking import Ranking
+from unmissed.runs import open_run, predict, train
+
+TRAIN, TEST = small_corpus()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train("dismec", TRAIN, tmp_path_factory.mktemp("runs") / "run", PARAMS)
+
+
+@pytest.fixture(scope="module")
+def text_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    data = load(write_texts(folder / "train.jsonl"), text=TextFeatures())
+    (folder / "label_names.tsv").write_text("fish\tFish and\ffishing\nlaw\tLaw\n")
+    return train("dismec", load(folder / "train.jsonl"), folder / "run", PARAMS) if data else None
+
+
+@pytest.mark.parametrize("name", ["best", "best.npz", "best.tsv"])
+def test_it_writes_a_ranking_for_programs_and_a_table_for_people(name, run, tmp_path, capsys):
+    write_xmc(TEST, tmp_path / "test.txt")
+    said(capsys, "predict", run.folder, tmp_path / "test.txt", "--top", 3, "--out", tmp_path / "out" / name)
+    ranking = Ranking.load(tmp_path / "out" / "best.npz")
+    expected = run.rank(TEST.X, 3)
+    assert np.array_equal(ranking.labels, expected.labels)
+    lines = (tmp_path / "out" / "best.tsv").read_text().splitlines()
+    assert lines[0] == "row\trank\tlabel\tscore"
+    assert len(lines) == 1 + 50 * 3
+    row, rank, label, score = lines[5].split("\t")
+    assert (row, rank, label) == ("1", "2", TRAIN.label_names[expected.labels[1, 1]])
+    assert float(score) == pytest.approx(expected.scores[1, 1], rel=1e-5)
+    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == ["best.npz", "best.tsv"]
+
+
+def test_text_without_labels_is_fine_and_readable_names_are_shown(text_run, tmp_path, capsys):
+    (tmp_path / "one.jsonl").write_text('{"text": "cod and net"}\n')
+    lines = said(capsys, "predict", text_run.folder, tmp_path / "one.jsonl", "--top", 9).splitlines()
+    assert lines[0] == "row\trank\tlabel\tname\tscore"
+    assert lines[1].startswith("0\t1\tfish\tFish and")
+    assert len(lines) == 4  # no line for empty places
+
+
+def test_it_speaks_json(text_run, tmp_path, capsys):
+    (tmp_path / "one.jsonl").write_text('{"text": "judge"}\n{"text": ""}\n')
+    rows = json.loads(said(capsys, "predict", text_run.folder, tmp_path / "one.jsonl", "--top", 1, "--json"))
+    assert rows[0][0]["label"] == "law"
+    assert rows[0][0]["name"] == "Law"
+    assert len(rows) == 2
+
+
+def test_features_come_in_every_form(run, tmp_path, capsys):
+    write_store(TEST, tmp_path / "store")
+    sparse.save_npz(tmp_path / "X.npz", TEST.X)
+    bare = Dataset(TEST.X, sparse.csr_matrix((TEST.n_samples, 1), dtype=np.float32))
+    write_xmc(bare, tmp_path / "bare.txt")
+    headless = (tmp_path / "bare.txt").read_text().split("\n", 1)[1]
+    (tmp_path / "headless.txt").write_text(headless)
+    tables = [
+        said(capsys, "predict", run.folder, tmp_path / name, *words)
+        for name, words in [("store", []), ("X.npz", []), ("bare.txt", []), ("headless.txt", ["--no-header"])]
+    ]
+    assert tables[0] == tables[1] == tables[2] == tables[3]
+
+
+def test_other_features_and_texts_for_a_run_without_text_are_refused(run, tmp_path, capsys):
+    write_xmc(Dataset(TEST.X[:, :10], TEST.Y), tmp_path / "narrow.txt")
+    assert "has 10 features" in refused(capsys, "predict", run.folder, tmp_path / "narrow.txt")
+    (tmp_path / "one.jsonl").write_text('{"text": "cod"}\n')
+    assert "not trained on text" in refused(capsys, "predict", run.folder, tmp_path / "one.jsonl")
+
+
+def test_no_run_is_one_line(tmp_path, capsys):
+    assert "not a run folder" in refused(capsys, "predict", tmp_path, tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("batch", [1, 7, 50, 1000])
+def test_batches_of_any_size_give_the_same_ranking(batch, run):
+    whole = run.rank(TEST.X, 5)
+    found = predict(open_run(run.folder.path), TEST.X, 5, batch=batch)
+    assert np.array_equal(found.labels, whole.labels)
+    assert np.array_equal(found.scores, whole.scores)

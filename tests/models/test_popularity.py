@@ -1,0 +1,70 @@
+"""Popularity: the floor."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from unmissed.errors import InputError, NotFittedError
+from unmissed.models.popularity import Popularity
+from unmissed.solvers.shard import InMemory
+
+Y = sparse.csr_matrix([[1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 0]], dtype=np.float32)
+X = sparse.csr_matrix(np.eye(4, 3, dtype=np.float32))
+
+
+def test_every_row_gets_the_most_frequent_labels_with_ties_by_number():
+    ranking = Popularity().fit(X, Y).rank(X[:2], k=3)
+    assert ranking.labels.tolist() == [[0, 2, 1], [0, 2, 1]]
+    assert ranking.scores.tolist() == [[3, 3, 1], [3, 3, 1]]
+
+
+def test_more_places_than_labels_are_padded():
+    ranking = Popularity().fit(X, Y).rank(X[:1], k=6)
+    assert ranking.labels.tolist() == [[0, 2, 1, 3, -1, -1]]
+    assert ranking.scores.tolist() == [[3, 3, 1, 0, -np.inf, -np.inf]]
+
+
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, lambda M: M.toarray().astype(bool)])
+def test_labels_may_come_in_any_form(form):
+    assert Popularity().fit(X, form(Y)).label_counts_.tolist() == [3, 1, 3, 0]
+
+
+def test_rows_may_be_none():
+    assert Popularity().fit(X, Y).rank(X[:0], k=2).labels.shape == (0, 2)
+
+
+def test_new_labels_are_numbered_after_the_old_ones():
+    model = Popularity().fit(X, Y[:, :2])
+    model.fit_labels(X, Y[:, 2:])
+    assert model.n_labels_ == 4
+    assert model.label_counts_.tolist() == [3, 1, 3, 0]
+    assert [shard.first for shard in model.shards_] == [0, 2]
+
+
+def test_shards_make_the_same_model_again():
+    shards = InMemory()
+    model = Popularity().fit(X, Y, shards=shards)
+    again = Popularity.from_shards({}, list(shards.values()), 3)
+    assert again.rank(X, 4).labels.tolist() == model.rank(X, 4).labels.tolist()
+
+
+def test_a_finished_shard_is_not_counted_again():
+    shards = InMemory()
+    Popularity().fit(X, Y, shards=shards)
+    other = Popularity().fit(X, sparse.csr_matrix((4, 4), dtype=np.float32), shards=shards)
+    assert other.label_counts_.tolist() == [3, 1, 3, 0]
+
+
+def test_it_has_the_manners_of_scikit_learn():
+    assert clone(Popularity()).get_params() == {}
+    with pytest.raises(NotFittedError, match="fit"):
+        Popularity().rank(X)
+
+
+def test_rows_with_other_features_and_a_k_of_zero_are_refused():
+    model = Popularity().fit(X, Y)
+    with pytest.raises(InputError):
+        model.rank(sparse.csr_matrix((2, 5), dtype=np.float32))
+    with pytest.raises(InputError, match="at least 1"):
+        model.rank(X, k=0)

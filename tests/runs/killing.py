@@ -1,0 +1,117 @@
+"""A process of its own that forks trainings, kills them, goes on with them and compares what they leave.
+
+Forking makes the children warm: a kill hits the training, not the imports. Prints how many trainings died.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.runs.corpora import small_corpus, tree_bytes
+from unmissed.data import Dataset
+from unmissed.errors import InputError
+from unmissed.runs import extend, open_run, train
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """Start some work in a child process and return its id."""
+    child = os.fork()
+    if not child:
+        work()
+        os._exit(0)
+    return child
+
+
+def died(child: int) -> bool:
+    """Wait for a child; tell whether it was killed."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), code
+    return code != 0
+
+
+def at_random_times(root: Path, n_kills: int = 25) -> int:
+    """Kill one training again and again, at random times, until it has been killed often enough."""
+    data, _ = small_corpus(n_labels=240, n_train=600)
+
+    def work(name: str) -> None:
+        train("dismec", data, root / name, {"block_size": 4, "n_jobs": 2})
+
+    begin = time.perf_counter()
+    assert not died(forked(lambda: work("whole")))
+    seconds = time.perf_counter() - begin
+    rng = np.random.default_rng(0)
+    n_died = 0
+    for _ in range(n_kills):
+        child = forked(lambda: work("killed"))
+        time.sleep(rng.uniform(0, 2 * seconds / n_kills))
+        os.kill(child, signal.SIGKILL)
+        n_died += died(child)
+    assert not died(forked(lambda: work("killed")))
+    compare(root / "whole", root / "killed")
+    assert open_run(root / "killed", verify=True).model.n_labels_ == 240
+    return n_died
+
+
+def at_every_write(root: Path) -> int:
+    """Let a training and an extension die at their n-th write to the disk, for every n."""
+    data, _ = small_corpus(n_labels=9, n_train=60)
+    some = Dataset(data.X, data.Y[:, :6], label_names=data.label_names[:6])
+
+    def work(folder: Path) -> None:
+        train("dismec", some, folder, {"block_size": 4, "n_jobs": 1})
+        if open_run(folder).n_labels < 9:
+            extend(folder, data, n_jobs=1)
+
+    work(root / "whole")
+    n = 0
+    while True:
+        folder = root / f"at-{n + 1}"
+
+        def die(n: int = n, folder: Path = folder) -> None:
+            die_at(n + 1)
+            work(folder)
+
+        if not died(forked(die)):
+            return n
+        n += 1
+        work(folder)
+        compare(root / "whole", folder)
+
+
+def die_at(n: int) -> None:
+    """Make this process kill itself instead of making its n-th call that changes the disk."""
+    count = 0
+
+    def dying(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == n:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **named)
+
+        return step
+
+    for name in ("fsync", "rename", "replace", "mkdir", "chmod"):
+        setattr(os, name, dying(getattr(os, name)))
+
+
+def compare(whole: Path, other: Path) -> None:
+    """Every file must hold the same bytes, and no file may be left over."""
+    expected, found = tree_bytes(whole), tree_bytes(other)
+    assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
+    assert [name for name in expected if expected[name] != found[name]] == []
+
+
+if __name__ == "__main__":
+    try:
+        ways = {"times": at_random_times, "writes": at_every_write}
+        sys.stdout.write(str(ways[sys.argv[1]](Path(sys.argv[2]))))
+    except InputError as error:
+        sys.exit(str(error))
