@@ -6,6 +6,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Dataset": "unmissed.data",
+    "load": "unmissed.data",
     "Ranking": "unmissed.ranking",
     "UnmissedError": "unmissed.errors",
     "InputError": "unmissed.errors",

@@ -60,9 +60,8 @@ def survey(
         Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
     blocks, everything = [Y], known
     for path in tests:
-        Z, other, _ = load_labels(
-            path, n_labels=Y.shape[1] if known is None else None, header=header, one_based=one_based, progress=progress
-        )
+        n_labels = Y.shape[1] if known is None or not header else None  # a file without header cannot know better
+        Z, other, _ = load_labels(path, n_labels=n_labels, header=header, one_based=one_based, progress=progress)
         Z, everything = _join_columns(path, Z, other, everything, Y.shape[1])
         blocks.append(Z)
     n_columns = blocks[-1].shape[1]
