@@ -1,7 +1,7 @@
 """Dual coordinate ascent for one label over a small working set of rows, and the choice of that set.
 
-Only rows with a > 0 ("awake") shape the solution, often less than one in a hundred. After sweeps in lanes have found most
-of them, each label goes on alone: its working set is visited many times at the price of one pass over X.
+Only rows with a > 0 ("awake") shape the solution, often less than one in a hundred. After sweeps in lanes have found
+most of them, each label goes on alone: its working set is visited many times at the price of one pass over X.
 Notation as in `lanes`.
 """
 

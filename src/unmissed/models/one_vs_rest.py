@@ -23,6 +23,9 @@ from unmissed.solvers.shard import InMemory, Shard, Shards
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 
+LEAST_TOL = 1e-6
+
+
 class UncertifiedWarning(UserWarning):
     """Some labels stopped before their duality gap came down to the tolerance."""
 
@@ -160,6 +163,8 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
             value: Any = getattr(self, name)
             if isinstance(value, str) or not 0 < value < np.inf:
                 raise InputError(f"{name} must be a positive number; got {value!r}")
+        if self.tol < LEAST_TOL:
+            raise InputError(f"tol must be at least {LEAST_TOL:g}, what float32 weights can certify; got {self.tol!r}")
         if not self.prune >= 0:
             raise InputError(f"prune must be at least 0; got {self.prune!r}")
         if self.block_size < 1 or self.max_rounds < 1:

@@ -107,7 +107,7 @@ class Label:
         """
         moving = self.offset**2 if self.centre else 0.0
         self.objective = primal - 0.5 * moving
-        self.gap = max(primal - self.dual() + moving, 0.0) / max(primal, np.finfo(float).tiny)
+        self.gap = abs(primal - self.dual() + moving) / max(primal, np.finfo(float).tiny)
 
     def recentre(self) -> None:
         """Let the penalty of a free bias begin anew at the bias reached: a proximal step; the dual stays valid."""

@@ -91,7 +91,9 @@ class Workspace:
 
     def _improve(self, label: Label, rows: Rows, slack: Floats, scores: Floats, tol: float) -> None:
         """Take in the rows that stay violated when the bias falls to its best value, and go on alone."""
-        shift = best_shift(slack, scores, label.cost_positive, label.cost_negative, label.offset)
+        shift = 0.0
+        if self.design.use_bias:
+            shift = best_shift(slack, scores, label.cost_positive, label.cost_negative, label.offset)
         missed = rows[slack > -_TAKE * shift]
         label.take_in(np.setdiff1d(missed, label.rows, assume_unique=True))
         if label.centre:

@@ -1,0 +1,220 @@
+"""DiSMEC and PW-DiSMEC behave like scikit-learn estimators, on any form of input, and rank exactly."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from tests.solvers.problems import make_problem
+from unmissed.errors import InputError, NotFittedError
+from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning
+from unmissed.propensity import Constant, Jain
+from unmissed.ranking import Ranking
+from unmissed.solvers.shard import InMemory
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem(20, n_samples=150, n_features=40, n_labels=20)
+
+
+@pytest.fixture(scope="module")
+def fitted(problem):
+    return DiSMEC(block_size=8, n_jobs=1).fit(*problem)
+
+
+def naive_ranking(model, X, k):
+    scores = model.decision_function(X, np.arange(model.n_labels_))
+    every = np.broadcast_to(np.arange(model.n_labels_), scores.shape)
+    return Ranking.sort(every, scores).top(k)
+
+
+def same(a, b):
+    return all(
+        np.array_equal(getattr(x, name), getattr(y, name))
+        for x, y in zip(a.shards_, b.shards_, strict=True)
+        for name in x.arrays
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 150])
+def test_rank_equals_sorting_all_scores(fitted, problem, rows):
+    X = problem[0][:rows]
+    ranking, expected = fitted.rank(X, 7), naive_ranking(fitted, X, 7)
+    assert np.array_equal(ranking.labels, expected.labels)
+    assert np.array_equal(ranking.scores, expected.scores), "few rows and many rows give the same bits"
+
+
+def test_more_places_than_labels_are_padded(fitted, problem):
+    for rows in (3, 40):
+        ranking = fitted.rank(problem[0][:rows], 25)
+        assert (ranking.labels[:, 20:] == -1).all()
+        assert (np.sort(ranking.labels[:, :20], axis=1) == np.arange(20)).all()
+
+
+def test_predict_marks_the_scores_above_the_threshold(fitted, problem):
+    X = problem[0]
+    scores = fitted.decision_function(X, np.arange(20))
+    assert np.array_equal(fitted.predict(X, threshold=-0.3).toarray(), scores > -0.3)
+    assert fitted.predict(X, threshold=1e9).nnz == 0
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        sp.csr_matrix,
+        sp.csc_matrix,
+        sp.csr_array,
+        sp.coo_array,
+        lambda Y: Y.toarray(),
+        lambda Y: Y.toarray().astype(bool),
+        lambda Y: Y.astype(np.int64),
+        lambda Y: Y.toarray().tolist(),
+    ],
+)
+def test_any_form_of_labels_gives_the_same_model(fitted, problem, convert):
+    X, Y = problem
+    assert same(fitted, DiSMEC(block_size=8, n_jobs=1).fit(X, convert(Y)))
+
+
+def test_any_form_of_rows_gives_the_same_model(fitted, problem):
+    X, Y = problem
+    for form in (sp.csc_matrix(X), sp.csr_array(X), X.toarray(), X.astype(np.float64)):
+        assert same(fitted, DiSMEC(block_size=8, n_jobs=1).fit(form, Y))
+
+
+def test_read_only_inputs_are_taken_and_left_alone(fitted, problem):
+    X, Y = problem[0].copy(), problem[1].copy()
+    for matrix in (X, Y):
+        for part in (matrix.data, matrix.indices, matrix.indptr):
+            part.flags.writeable = False
+    model = DiSMEC(block_size=8, n_jobs=1).fit(X, Y)
+    assert same(fitted, model)
+    for rows in (2, 60):
+        assert np.array_equal(model.rank(X[:rows], 3).labels, fitted.rank(problem[0][:rows], 3).labels)
+
+
+def test_unsorted_duplicated_entries_are_summed_without_touching_the_input():
+    rows = sp.csr_matrix(
+        (np.array([1.0, 2.0, 3.0], np.float32), np.array([2, 0, 2]), np.array([0, 3, 3])), shape=(2, 3)
+    )
+    before = rows.indices.copy()
+    Y = np.array([[1], [0]])
+    messy = DiSMEC(n_jobs=1).fit(rows, Y)
+    clean = DiSMEC(n_jobs=1).fit(np.array([[2.0, 0.0, 4.0], [0, 0, 0]]), Y)
+    assert same(messy, clean)
+    assert np.array_equal(rows.indices, before)
+
+
+def test_threads_and_blocks_do_not_change_the_bits(problem):
+    X, Y = problem
+    one = PWDiSMEC(block_size=3, n_jobs=1).fit(X, Y)
+    two = PWDiSMEC(block_size=3, n_jobs=3).fit(X, Y)
+    assert same(one, two)
+    assert np.array_equal(one.rank(X, 4).scores, two.rank(X, 4).scores)
+
+
+def test_weighting_none_and_propensity_one_are_plain_dismec(problem):
+    X, Y = problem
+    plain = DiSMEC(n_jobs=1).fit(X, Y)
+    assert same(plain, PWDiSMEC(weighting="none", n_jobs=1).fit(X, Y))
+    assert same(plain, PWDiSMEC(weighting="surrogate", propensity=Constant(1.0), n_jobs=1).fit(X, Y))
+
+
+def test_propensity_costs_raise_the_scores_of_rare_labels(problem):
+    X, Y = problem
+    counts = np.asarray(Y.sum(axis=0)).ravel()
+    rare = np.argsort(counts)[:5]
+    plain = DiSMEC(n_jobs=1).fit(X, Y).decision_function(X, rare)
+    weighted = PWDiSMEC(weighting="surrogate", propensity=Jain(), n_jobs=1).fit(X, Y).decision_function(X, rare)
+    positive = Y[:, rare].toarray() > 0
+    assert weighted[positive].mean() > plain[positive].mean()
+
+
+def test_finished_blocks_are_not_trained_again(problem):
+    X, Y = problem
+    shards = InMemory()
+    whole = DiSMEC(block_size=5, n_jobs=1).fit(X, Y, shards=shards)
+    kept = shards[5]
+    del shards[10]
+    seen = []
+    again = DiSMEC(block_size=5, n_jobs=1).fit(X, Y, shards=shards, progress=lambda done, total: seen.append(done))
+    assert again.shards_[1] is kept
+    assert same(whole, again)
+    assert seen == [15, 20], "progress begins with what was there"
+
+
+def test_new_labels_join_without_touching_the_old_ones(problem):
+    X, Y = problem
+    whole = DiSMEC(block_size=8, n_jobs=1).fit(X, Y)
+    model = DiSMEC(block_size=8, n_jobs=1).fit(X, Y[:, :16])
+    old = list(model.shards_)
+    model.fit_labels(X, Y[:, 16:])
+    assert all(before is after for before, after in zip(old, model.shards_[:2], strict=True))
+    assert model.n_labels_ == 20
+    assert same(whole, model), "the same bits as if all labels had been there at once"
+
+
+def test_a_model_made_of_its_shards_ranks_the_same(fitted, problem):
+    copy = DiSMEC.from_shards(fitted.get_params(), fitted.shards_[::-1], fitted.n_features_in_)
+    assert np.array_equal(copy.rank(problem[0], 5).scores, fitted.rank(problem[0], 5).scores)
+
+
+def test_parameters_survive_clone_and_fit(problem):
+    model = PWDiSMEC(C=0.5, weighting="surrogate", propensity=Jain(0.6, 2.6), fit_bias="free", n_jobs=1)
+    before = dict(model.get_params())
+    assert clone(model).get_params() == before
+    model.fit(*problem)
+    assert model.get_params() == before
+
+
+def test_one_row_one_label_and_no_label_at_all():
+    model = DiSMEC(n_jobs=1).fit(np.array([[1.0, 0.0]]), np.array([[1]]))
+    assert model.rank(np.array([[1.0, 0.0]]), 2).labels.tolist() == [[0, -1]]
+    empty = DiSMEC(n_jobs=1).fit(np.array([[1.0], [2.0]]), sp.csr_matrix((2, 0)))
+    assert empty.rank(np.ones((30, 1)), 2).labels.tolist() == [[-1, -1]] * 30
+
+
+def test_labels_that_miss_the_tolerance_are_counted_and_named(problem):
+    with pytest.warns(UncertifiedWarning, match=r"\d+ labels missed the relative duality gap 1e-06: \d+, \d+"):
+        model = DiSMEC(tol=1e-6, max_rounds=1, n_jobs=1).fit(*problem)
+    assert len(model.uncertified_labels()) > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"C": 0}, "C must be a positive number"),
+        ({"tol": -1.0}, "tol must be a positive number"),
+        ({"tol": 1e-9}, "float32"),
+        ({"prune": -0.1}, "prune must be at least 0"),
+        ({"fit_bias": "maybe"}, "fit_bias must be True, False or 'free'"),
+        ({"block_size": 0}, "block_size"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"weighting": "unbiased"}, "not convex"),
+        ({"weighting": "heavy"}, "heavy"),
+    ],
+)
+def test_bad_parameters_are_refused_with_their_name(problem, change, message):
+    with pytest.raises(InputError, match=message):
+        PWDiSMEC(**change).fit(*problem)
+
+
+def test_bad_matrices_are_refused(problem, fitted):
+    X, Y = problem
+    with pytest.raises(InputError, match="Y has 10 rows, X has 150"):
+        DiSMEC().fit(X, Y[:10])
+    with pytest.raises(InputError, match="neither 0 nor 1"):
+        DiSMEC().fit(X, 2 * Y)
+    with pytest.raises(InputError, match="infinite or not a number"):
+        DiSMEC().fit(np.array([[np.nan]]), [[1]])
+    with pytest.raises(InputError, match="two dimensions"):
+        DiSMEC().fit(X, np.ones(150))
+    with pytest.raises(InputError, match="X has 3 features, the model was fitted on 40"):
+        fitted.rank(np.ones((1, 3)))
+    with pytest.raises(InputError, match="k is a whole number"):
+        fitted.rank(X, 0)
+    with pytest.raises(InputError, match="from 0 to 19"):
+        fitted.decision_function(X, [20])
+    with pytest.raises(NotFittedError):
+        DiSMEC().rank(X)

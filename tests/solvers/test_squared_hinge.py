@@ -1,0 +1,130 @@
+"""The solver reaches the optimum, says so truthfully, and gives the same bits however labels are grouped."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.svm import LinearSVC
+
+from tests.solvers.problems import dense_weights, make_problem, naive_objective, naive_optimum, solve
+from unmissed.solvers.squared_hinge import SquaredHinge
+
+EXACT = SquaredHinge(tol=1e-5, prune=0.0)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("bias", ["regularised", "free", "none"])
+def test_objective_is_the_least_and_the_gap_bounds_the_excess(bias):
+    X, Y = make_problem(0, n_samples=60, n_features=12, n_labels=3)
+    positive, negative = [1.0, 3.5, 0.4], [1.0, 1.0, 0.7]
+    shard = solve(SquaredHinge(tol=1e-5, prune=0.0, bias=bias), X, Y, positive, negative)
+    W = dense_weights(shard, X.shape[1])
+    for label in range(3):
+        y = Y[:, [label]].toarray().ravel() > 0
+        reached = naive_objective(X, y, W[label], float(shard.bias[label]), positive[label], negative[label], bias)
+        best = naive_optimum(X, y, positive[label], negative[label], bias)
+        assert shard.objective[label] == pytest.approx(reached, rel=1e-5), "the objective is that of the weights"
+        assert best <= reached * (1 + 1e-6), "nothing beats the optimum"
+        assert reached - best <= shard.gap[label] * reached + 2e-6 * reached, "the gap bounds the excess"
+        assert shard.gap[label] <= 1e-5
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), n_samples=st.integers(1, 80), cost=st.floats(0.05, 30))
+def test_every_label_of_any_problem_is_certified(seed, n_samples, cost):
+    X, Y = make_problem(seed, n_samples=n_samples, n_features=9, n_labels=4)
+    shard = solve(SquaredHinge(tol=1e-3), X, Y, positive=np.full(4, cost))
+    assert (shard.gap <= 1e-3).all()
+    assert np.isfinite(shard.objective).all()
+
+
+def test_costs_of_one_give_linear_svc():
+    X, Y = make_problem(3)
+    shard = solve(EXACT, X, Y)
+    ours = X @ dense_weights(shard, X.shape[1]).T + shard.bias
+    for label in range(Y.shape[1]):
+        y = Y[:, [label]].toarray().ravel()
+        theirs = LinearSVC(C=1.0, tol=1e-9, max_iter=100_000, random_state=0).fit(X.astype(float), y)
+        assert ours[:, label] == pytest.approx(theirs.decision_function(X), abs=6e-3)
+
+
+def test_an_integer_cost_equals_that_many_duplicated_rows():
+    X, Y = make_problem(5, n_labels=1)
+    y = Y.toarray().ravel() > 0
+    thrice = np.concatenate([np.arange(len(y)), np.flatnonzero(y), np.flatnonzero(y)])
+    weighted = solve(EXACT, X, Y, positive=[3.0])
+    repeated = solve(EXACT, X[thrice], Y[thrice])
+    assert weighted.objective == pytest.approx(repeated.objective, rel=2e-5)
+    assert X @ dense_weights(weighted, X.shape[1])[0] == pytest.approx(
+        X @ dense_weights(repeated, X.shape[1])[0], abs=5e-3
+    )
+
+
+def test_permuted_rows_features_and_labels_change_nothing():
+    X, Y = make_problem(6)
+    rng = np.random.default_rng(0)
+    rows, features, labels = (rng.permutation(size) for size in (*X.shape, Y.shape[1]))
+    straight = solve(EXACT, X, Y)
+    shuffled = solve(EXACT, sp.csr_matrix(X[rows][:, features]), Y[rows][:, labels])
+    assert shuffled.objective == pytest.approx(straight.objective[labels], rel=2e-5)
+    W, V = dense_weights(straight, X.shape[1]), dense_weights(shuffled, X.shape[1])
+    assert pytest.approx(W[labels][:, features], abs=5e-3) == V
+
+
+def test_bits_do_not_depend_on_the_labels_beside():
+    X, Y = make_problem(7, n_labels=90)
+    together = solve(SquaredHinge(), X, Y)
+    W = dense_weights(together, X.shape[1])
+    from unmissed.models import DiSMEC
+
+    for size in (1, 7, 64, 200):
+        model = DiSMEC(block_size=size, n_jobs=2).fit(X, Y)
+        apart = np.vstack([dense_weights(shard, X.shape[1]) for shard in model.shards_])
+        assert np.array_equal(apart, W), f"blocks of {size}"
+        assert np.array_equal(np.concatenate([shard.gap for shard in model.shards_]), together.gap)
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0])
+def test_labels_on_no_row_and_on_every_row_are_solved(fill):
+    X, _ = make_problem(8)
+    Y = np.full((X.shape[0], 1), fill, np.float32)
+    shard = solve(EXACT, X, Y)
+    best = naive_optimum(X, Y.ravel() > 0, 1.0, 1.0, "regularised")
+    assert shard.objective[0] == pytest.approx(best, rel=2e-5)
+    scores = X @ dense_weights(shard, X.shape[1])[0] + shard.bias[0]
+    assert (np.sign(scores) == (1 if fill else -1)).all()
+
+
+def test_a_cost_of_zero_ignores_the_positives():
+    X, Y = make_problem(9, n_labels=1)
+    rest = Y.toarray().ravel() == 0
+    ignored = solve(EXACT, X, Y, positive=[0.0])
+    absent = solve(EXACT, X[rest], Y[rest])
+    assert ignored.objective[0] == pytest.approx(absent.objective[0], rel=1e-4)
+
+
+def test_rounds_that_run_out_are_reported_in_the_gap():
+    X, Y = make_problem(10)
+    shard = solve(SquaredHinge(tol=1e-9, max_rounds=1), X, Y)
+    assert (shard.gap > 1e-9).any(), "one round cannot reach 1e-9, and the certificate says so"
+
+
+def test_pruning_drops_small_weights_alone():
+    X, Y = make_problem(11)
+    whole, pruned = (dense_weights(solve(SquaredHinge(prune=prune), X, Y), X.shape[1]) for prune in (0.0, 0.05))
+    assert np.array_equal(pruned, np.where(np.abs(whole) >= np.float32(0.05), whole, 0))
+    assert (pruned != 0).sum() < (whole != 0).sum()
+
+
+@pytest.mark.kernel
+def test_empty_rows_and_unused_features_do_no_harm():
+    X, Y = make_problem(12, n_samples=40, n_features=8, n_labels=2)
+    holes = sp.csr_matrix(sp.vstack([X, sp.csr_matrix((3, 8), dtype=np.float32)]))
+    wide = sp.csr_matrix((holes.data, holes.indices, holes.indptr), shape=(43, 11))
+    labels = sp.csr_matrix(sp.vstack([Y, np.zeros((3, 2))]))
+    shard = solve(EXACT, wide, labels)
+    for label in range(2):
+        y = labels[:, [label]].toarray().ravel() > 0
+        assert shard.objective[label] == pytest.approx(naive_optimum(wide, y, 1.0, 1.0, "regularised"), rel=2e-5)
+    assert shard.features.max() < 8, "a feature that never occurs gets no weight"
