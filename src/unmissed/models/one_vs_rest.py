@@ -22,7 +22,6 @@ from unmissed.solvers.design import Design, LabelBlock
 from unmissed.solvers.shard import InMemory, Shard, Shards
 from unmissed.solvers.squared_hinge import SquaredHinge
 
-
 LEAST_TOL = 1e-6
 
 
