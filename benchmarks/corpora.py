@@ -1,0 +1,61 @@
+"""The features that the benchmarks share: scikit-learn's TF-IDF of the raw text, or binary rows of length 1."""
+
+import json
+import lzma
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import MultiLabelBinarizer, normalize
+
+MAX_FEATURES = {"debtags": 30_000}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    X: Any
+    Y: Any
+    X_test: Any
+    Y_test: Any
+
+
+def load_corpus(folder: Path, cache: Path | None = None) -> Corpus:
+    """Load a data set's train and test part; `cache` keeps the matrices between benchmarks."""
+    kept = None if cache is None else cache / folder.name
+    if kept is not None and kept.is_dir():
+        return Corpus(*(sp.load_npz(kept / f"{name}.npz") for name in ("X", "Y", "X_test", "Y_test")))
+    corpus = _from_text(folder) if (folder / "train.jsonl.xz").is_file() else _from_xmc(folder)
+    if kept is not None:
+        kept.mkdir(parents=True)
+        for name in ("X", "Y", "X_test", "Y_test"):
+            sp.save_npz(kept / f"{name}.npz", sp.csr_matrix(getattr(corpus, name)), compressed=False)
+    return corpus
+
+
+def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [row["text"] for row in rows], [row["labels"] for row in rows]
+
+
+def _from_text(folder: Path) -> Corpus:
+    texts, labels = _read(folder / "train.jsonl.xz")
+    vectorizer = TfidfVectorizer(
+        sublinear_tf=True, min_df=3, max_features=MAX_FEATURES.get(folder.name, 100_000), dtype=np.float32
+    )
+    binarizer = MultiLabelBinarizer(sparse_output=True)
+    X, Y = vectorizer.fit_transform(texts), binarizer.fit_transform(labels)
+    texts, labels = _read(folder / "test.jsonl.xz")
+    known = set(binarizer.classes_)
+    Y_test = binarizer.transform([[label for label in row if label in known] for row in labels])
+    return Corpus(X, Y, vectorizer.transform(texts), Y_test)
+
+
+def _from_xmc(folder: Path) -> Corpus:
+    from unmissed.data import load
+
+    train, test = (load(folder / f"{part}.txt.gz") for part in ("train", "test"))
+    return Corpus(normalize(train.X), train.Y, normalize(test.X), test.Y)

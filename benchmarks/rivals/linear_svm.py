@@ -1,0 +1,127 @@
+"""Peers that train the same one-vs-rest squared-hinge SVMs: each takes X and the positives of some labels.
+
+Every adapter returns the seconds of processor time it took, loading excluded, and weights with the bias last.
+"""
+
+import ctypes
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Trained = tuple[float, np.ndarray]
+Positives = Sequence[np.ndarray]
+
+
+def liblinear(options: str, X: Any, positives: Positives) -> Trained:
+    """LIBLINEAR through its own Python package; only its `train` is timed."""
+    from liblinear import liblinear as lib
+
+    n_samples, n_features = X.shape
+    problem = lib.problem(np.ones(n_samples), X.astype(np.float64), bias=1)
+    parameter = lib.parameter(f"{options} -q")
+    targets = np.ctypeslib.as_array(problem.y, (n_samples,))
+    W = np.empty((len(positives), n_features + 1))
+    seconds = 0.0
+    for at, rows in enumerate(positives):
+        targets[:] = -1
+        targets[rows] = 1
+        begin = time.process_time()
+        model = lib.liblinear.train(ctypes.byref(problem), ctypes.byref(parameter))
+        seconds += time.process_time() - begin
+        trained = lib.toPyModel(model)
+        sign = 1 if trained.get_labels()[0] == 1 else -1
+        W[at] = sign * np.ctypeslib.as_array(trained.w, (n_features + 1,))
+    return seconds, W
+
+
+def scikit_learn(X: Any, positives: Positives) -> Trained:
+    """scikit-learn's LinearSVC, dual."""
+    from sklearn.svm import LinearSVC
+
+    W = np.empty((len(positives), X.shape[1] + 1))
+    seconds = 0.0
+    for at, rows in enumerate(positives):
+        y = np.zeros(X.shape[0])
+        y[rows] = 1
+        svc = LinearSVC(C=1.0, dual=True, random_state=0)
+        begin = time.process_time()
+        svc.fit(X, y)
+        seconds += time.process_time() - begin
+        W[at] = np.append(svc.coef_[0], svc.intercept_[0])
+    return seconds, W
+
+
+_PECOS = """
+import json, sys, time
+import numpy as np, scipy.sparse as sp
+from pecos.xmc import MLModel, MLProblem
+folder = sys.argv[1]
+X, Y = sp.load_npz(folder + "/X.npz").astype(np.float32), sp.load_npz(folder + "/Y.npz").tocsc().astype(np.float32)
+problem = MLProblem(X, Y)
+begin = time.process_time()
+model = MLModel.train(problem, threshold=0.0, threads=1, bias=1.0)
+seconds = time.process_time() - begin
+sp.save_npz(folder + "/W.npz", sp.csc_matrix(model.W))
+json.dump(seconds, open(folder + "/seconds.json", "w"))
+"""
+
+
+def pecos(python: str, X: Any, positives: Positives) -> Trained:
+    """PECOS one-vs-all in an environment of its own, since it wants numpy < 2; its default tolerance."""
+    Y = sp.lil_matrix((X.shape[0], len(positives)), dtype=np.float32)
+    for at, rows in enumerate(positives):
+        Y[rows, at] = 1
+    with tempfile.TemporaryDirectory() as folder:
+        sp.save_npz(f"{folder}/X.npz", sp.csr_matrix(X), compressed=False)
+        sp.save_npz(f"{folder}/Y.npz", sp.csc_matrix(Y), compressed=False)
+        subprocess.run([python, "-c", _PECOS, folder], check=True)
+        W = sp.load_npz(f"{folder}/W.npz")
+        return json.loads(Path(folder, "seconds.json").read_text()), W.toarray().T.astype(np.float64)
+
+
+def floor(X: Any, positives: Positives) -> Trained:
+    """Nothing is learned: one pass over X for all labels, in lanes, is what any method must at least do."""
+    from unmissed.kernels.lanes import LANES, lane_slack
+    from unmissed.solvers.design import lay_out
+
+    design = lay_out(X, bias=True, seed=0)
+    W = np.zeros((X.shape[1], LANES), np.float32)
+    table = np.empty((X.shape[0], LANES), np.float32)
+    nobody = np.zeros(X.shape[0] + 1, np.int64)
+    arguments = (*design.rows, W, np.zeros(LANES, np.float32), nobody, np.empty(0, np.int32), table)
+    passes = -(-len(positives) // LANES)
+    lane_slack(*arguments, np.zeros(LANES), np.zeros(LANES, np.int64))
+    begin = time.process_time()
+    for _ in range(passes):
+        lane_slack(*arguments, np.zeros(LANES), np.zeros(LANES, np.int64))
+    return time.process_time() - begin, np.zeros((len(positives), X.shape[1] + 1))
+
+
+def ours(X: Any, positives: Positives, tol: float) -> Trained:
+    """DiSMEC on one thread, laying out X and the common start included, nothing pruned."""
+    from unmissed.models import DiSMEC
+
+    Y = sp.lil_matrix((X.shape[0], len(positives)), dtype=np.float32)
+    for at, rows in enumerate(positives):
+        Y[rows, at] = 1
+    Y = sp.csr_matrix(Y)
+    model = DiSMEC(tol=tol, prune=0.0, n_jobs=1, block_size=len(positives))
+    model.fit(X[:2000], Y[:2000])  # compile
+    begin = time.process_time()
+    model.fit(X, Y)
+    seconds = time.process_time() - begin
+    W = np.zeros((len(positives), X.shape[1] + 1))
+    for shard in model.shards_:
+        part = slice(shard.first, shard.first + shard.n_labels)
+        W[part, :-1] = sp.csr_matrix(
+            (shard.weights, shard.features, shard.indptr), shape=(shard.n_labels, X.shape[1])
+        ).toarray()
+        W[part, -1] = shard.bias
+    return seconds, W
