@@ -25,7 +25,10 @@ SmoothIdf = Annotated[bool, typer.Option("--smooth-idf", help="Text: scikit-lear
 
 @app.command()
 def stats(
-    data: Annotated[str, typer.Argument(help="The training set: .txt, .jsonl (also .gz, .xz), a store, X.npz,Y.npz.")],
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="The training set: .txt, .jsonl (also .gz, .xz), a store, X.npz,Y.npz."),
+    ],
     test: Annotated[list[str] | None, typer.Option(help="A test set; may be given more than once.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the label frequencies to this .png, .pdf or .svg.")] = None,
     labels_only: Annotated[bool, typer.Option("--labels-only", help="Do not count the terms of texts.")] = False,
@@ -36,13 +39,15 @@ def stats(
     max_features: MaxFeatures = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Print a data set's sizes, its labels per point and points per label, and the power law of its labels.
+    """Print sizes, points per label, labels per point and the power law of labels.
 
-    APpL is the average number of points per label (over the labels that occur), ALpP the average number of labels per
-    point. The exponent b of the power law n_r ~ r^-b (n_r rows have the label of rank r) is the slope of a line through
-    ln n_r and ln r, fitted by least squares in which rank r weighs 1/r, so that head and tail count alike.
+    APpL is the average number of points per label (of the labels that occur),
+    ALpP the average number of labels per point, both of the training set. The
+    exponent b of the power law n_r ~ r^-b, where n_r rows have the label of rank
+    r, is the slope of a line through ln n_r over ln r, fitted by least squares.
+    Rank r weighs 1/r, so that head and tail count alike.
 
-    Example: unmissed data stats train.txt.gz --test test.txt.gz --figure labels.png
+    Example: unmissed data stats train.txt.gz --test test.txt.gz
     """
     from unmissed.data.survey import survey
 
@@ -80,25 +85,20 @@ def convert(
     smooth_idf: SmoothIdf = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Convert a data set: text becomes TF-IDF features, a name without suffix becomes a store folder.
+    """Convert a data set into another form; texts become TF-IDF features.
 
-    A store opens at once, without reading, and remembers how its features were made from text; use it as --like to
-    give a test set the same features and labels.
+    A target without suffix becomes a store: a folder that opens at once, without
+    reading, and remembers how its features were made from text. Use it as --like
+    to give a test set the same features and labels.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
 
     Example: unmissed data convert test.jsonl.xz test --like train
     """
-    from unmissed.data import load, write_store, write_xmc
-    from unmissed.data.npz import split_pair, write_npz
-    from unmissed.data.streams import bare_suffix
+    from unmissed.data import load, save
+    from unmissed.data.sources import target_form
 
-    pair, suffix = split_pair(target), bare_suffix(target)
-    if pair is None and suffix not in (".txt", ""):
-        raise InputError(f"{target}: cannot write {suffix}; expected a folder, .txt, .txt.gz, .txt.xz or 'X.npz,Y.npz'")
-    for path in pair or (Path(target),):
-        if path.exists():
-            raise InputError(f"{path}: exists already; remove it or choose another name")
+    target_form(target)  # before the reading, which may take long
     with show.progress_bar("reading") as progress:
         training = None if like is None else load(like)
         dataset = load(
@@ -110,12 +110,7 @@ def convert(
             progress=progress,
         )
     with show.progress_bar("writing") as progress:
-        if pair is not None:
-            write_npz(dataset, pair)
-        elif suffix == ".txt":
-            write_xmc(dataset, target, progress=progress)
-        else:
-            write_store(dataset, target)
+        save(dataset, target, progress=progress)
     facts = {
         "path": target,
         "n_samples": dataset.n_samples,
@@ -149,11 +144,12 @@ def make(
     xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Make a long-tailed corpus whose complete labels are known, and lose some of its labels at random.
+    """Make up a long-tailed corpus and lose some of its labels at random.
 
-    The folder gets `train` and `test` as an annotator would have left them, with label l kept with probability p_l;
-    `train-complete` and `test-complete` with all true labels; and `propensities.txt` with p of each label, as
-    --propensity table:FILE takes it. p is computed from the complete training labels.
+    The folder gets train and test as annotators would have left them, with label
+    l kept with probability p_l; train-complete and test-complete with all true
+    labels; and propensities.txt with p of each label, as --propensity table:FILE
+    takes it. p is computed from the complete training labels.
 
     Example: unmissed data make corpus --labels 1000 --propensity jain:0.55,1.5
     """

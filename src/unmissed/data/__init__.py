@@ -2,7 +2,7 @@
 
 from unmissed.data import catalog
 from unmissed.data.dataset import Dataset
-from unmissed.data.sources import load, load_labels, read_texts
+from unmissed.data.sources import load, load_labels, read_texts, save
 from unmissed.data.store import open_store, write_store
 from unmissed.data.synthetic import Corpus, make_corpus
 from unmissed.data.text import TextFeatures
@@ -18,6 +18,7 @@ __all__ = [
     "make_corpus",
     "open_store",
     "read_texts",
+    "save",
     "write_store",
     "write_xmc",
 ]

@@ -14,11 +14,11 @@ from unmissed.archive import MANIFEST
 from unmissed.data import json_lines
 from unmissed.data.dataset import Dataset, assemble
 from unmissed.data.names import names_beside, titles_beside
-from unmissed.data.npz import read_npz, split_pair
-from unmissed.data.store import open_store
+from unmissed.data.npz import read_npz, split_pair, write_npz
+from unmissed.data.store import open_store, write_store
 from unmissed.data.streams import bare_suffix
 from unmissed.data.text import TextFeatures
-from unmissed.data.xmc_text import read_xmc
+from unmissed.data.xmc_text import read_xmc, write_xmc
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 
@@ -57,6 +57,33 @@ def load(
     else:
         dataset = open_store(path)
     return dataset if like is None else _match(path, dataset, like)
+
+
+def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:
+    """Write a data set in the form that the path names: `.txt` (also `.gz`, `.xz`), `X.npz,Y.npz`, or a store folder.
+
+    Nothing that exists is overwritten.
+    """
+    form = target_form(path)
+    if form == "npz":
+        write_npz(dataset, _pair(path))
+    elif form == "xmc":
+        write_xmc(dataset, path, progress=progress)
+    else:
+        write_store(dataset, path)
+
+
+def target_form(path: PathLike) -> str:
+    """Return the form in which `save` would write to this path, or say why it would not."""
+    pair, suffix = split_pair(path), bare_suffix(path)
+    if pair is None and suffix not in (".txt", ""):
+        raise InputError(f"{path}: cannot write {suffix}; expected a folder, .txt, .txt.gz, .txt.xz or 'X.npz,Y.npz'")
+    for place in pair or (Path(path),):
+        if place.exists():
+            raise InputError(f"{place}: exists already; remove it or choose another name")
+    if pair is not None:
+        return "npz"
+    return "xmc" if suffix == ".txt" else "store"
 
 
 def load_labels(

@@ -51,7 +51,7 @@ def make_corpus(
     Parameters
     ----------
     n_train, n_test, n_labels, n_features : sizes
-    labels_per_row, words_per_row : means
+    labels_per_row, words_per_row : how many are drawn, on average; a label drawn twice counts once
     exponent : of the power law; 0 makes all labels equally frequent
     background : the share of words that say nothing about labels, between 0 and 1
     correlation : how far a document keeps to one theme, between 0 and 1

@@ -16,6 +16,7 @@ from unmissed.data.names import write_names_beside
 from unmissed.data.streams import line_blocks, write_stream
 from unmissed.errors import InputError
 from unmissed.kernels import xmc_text as kernels
+from unmissed.kernels.xmc_format import format_rows
 from unmissed.progress import Progress, silent
 
 Array = npt.NDArray[Any]
@@ -308,7 +309,7 @@ def _format(X: sparse.csr_matrix, Y: sparse.csr_matrix) -> bytes:
     spelled = np.flatnonzero((size != 0) & ((size < _PLAIN[0]) | (size > _PLAIN[1])))
     texts = [_spell(value) for value in values[spelled]]
     out = np.empty(_LONGEST * (values.size + Y.nnz) + 2 * X.shape[0], np.uint8)
-    n_bytes = kernels.format_rows(
+    n_bytes = format_rows(
         Y.indptr.astype(np.int64),
         np.array(Y.indices, np.int32),
         X.indptr.astype(np.int64),
