@@ -93,9 +93,10 @@ class PropensityLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of the logits against dense targets or label indices."""
-        inverse = self.propensities.to(logits.dtype).reciprocal()
+        inverse = self.propensities.reciprocal()
         if self.max_inverse is not None:
             inverse = inverse.clamp(max=self.max_inverse)
+        inverse = inverse.to(logits.dtype)  # last, so that coarse logits do not coarsen 1/p twice
         if inverse.ndim and logits.shape[-1] != inverse.shape[0]:
             raise InputError(f"logits of {logits.shape[-1]} labels, but {inverse.shape[0]} propensities")
         absent = self.negative(logits)
