@@ -34,6 +34,9 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
     whole = arrays[f"{prefix}_utf8"].tobytes()
     ends = [0, *arrays[f"{prefix}_ends"].tolist()]
     try:
+        text = whole.decode()
+        if len(text) == len(whole):  # ASCII, where bytes and letters have the same places
+            return [text[begin:end] for begin, end in pairwise(ends)]
         return [whole[begin:end].decode() for begin, end in pairwise(ends)]
     except UnicodeDecodeError as error:
         raise InputError(f"the stored {prefix} are damaged: {error}") from error

@@ -135,7 +135,11 @@ class TextFeatures:
         from sklearn.feature_extraction.text import CountVectorizer
 
         if terms is not None:
-            return CountVectorizer(ngram_range=self.ngrams, vocabulary=terms, dtype=np.float32)
+            counter = CountVectorizer(ngram_range=self.ngrams, dtype=np.float32)
+            # As fit leaves it. Given as a parameter, the vocabulary is checked at every call, term by term.
+            counter.vocabulary_ = dict(zip(terms, range(len(terms)), strict=True))
+            counter.fixed_vocabulary_ = True
+            return counter
         return CountVectorizer(
             ngram_range=self.ngrams, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
         )

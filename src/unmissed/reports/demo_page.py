@@ -122,7 +122,7 @@ def draw_gains(results: DemoResults) -> Figure:
     top.axhline(0, color=_INK, lw=0.9)
     top.set_ylabel(f"gain over {results.methods[1]}\n(points of recall@5)")
     _dress(top, grid="y")
-    top.legend(frameon=False, loc="best")
+    top.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, borderaxespad=0.2)
     for method, name in enumerate(results.methods):
         bottom.plot(place, recalls[:, method], "o-", color=COLOURS[method], ms=4, lw=1.6, label=name)
     bottom.set_ylabel("recall@5, percent")

@@ -19,7 +19,17 @@ from unmissed.archive import write_json, write_text
 from unmissed.data import Dataset, make_corpus, open_store, write_store
 from unmissed.errors import InputError
 from unmissed.kernels.hits import PSP_GAIN
-from unmissed.metrics import Conventions, Evaluation, by_decile, compare, decile_of, evaluate, intervals
+from unmissed.metrics import (
+    Conventions,
+    Difference,
+    Evaluation,
+    Interval,
+    by_decile,
+    compare,
+    decile_of,
+    evaluate,
+    intervals,
+)
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Jain, drop_labels
 from unmissed.ranking import Ranking
@@ -27,8 +37,10 @@ from unmissed.reports.demo_page import Cell, DecileLine, DemoResults, Line, rend
 from unmissed.runs import predict, train
 
 CUTS = (1, 3, 5)
-_RESAMPLES = 500
-_OWN_ROWS = Conventions(empty_rows="drop")  # recall of tail labels: over the rows that have one
+_RESAMPLES = 400
+_OWN_ROWS = Conventions(empty_rows="drop")  # recall of tail or head labels: over the rows that have one
+_TAIL = "recall@5 of tail labels"
+_HEAD = "recall@5 of head labels"
 
 
 class Contender(NamedTuple):
@@ -50,12 +62,16 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a corpus the demo makes."""
+    """What corpus the demo makes, as `make_corpus` takes it; four words in five say nothing about labels."""
 
     n_train: int = 12_000
     n_test: int = 4_000
     n_labels: int = 1_000
     n_features: int = 8_000
+    labels_per_row: float = 4.0
+    words_per_row: float = 50.0
+    exponent: float = 0.9
+    background: float = 0.8
 
 
 QUICK = Sizes(n_train=1_500, n_test=600, n_labels=150, n_features=2_000)
@@ -140,52 +156,84 @@ def _keep(dataset: Dataset, path: Path) -> None:
         raise InputError(f"{path}: holds the data of another demo (another seed or size); choose another folder")
 
 
+class _Measured(NamedTuple):
+    """Every contender's evaluations on one kind of labels, with their intervals and differences to DiSMEC."""
+
+    source: str
+    evaluations: list[Evaluation]
+    intervals: list[dict[str, Interval]]
+    differences: list[dict[str, Difference]]
+
+    @classmethod
+    def of(cls, source: str, evaluations: list[Evaluation]) -> _Measured:
+        spread = [intervals(one, _RESAMPLES) for one in evaluations]
+        return cls(source, evaluations, spread, [compare(one, evaluations[1], _RESAMPLES) for one in evaluations])
+
+    def line(self, name: str, measure: str | None = None) -> Line:
+        """Return one figure of every contender; coverage has no interval."""
+        pairs = zip(self.evaluations, self.intervals, strict=True)
+        return Line(measure or name, self.source, [Cell(one[name], *bounds.get(name, ())) for one, bounds in pairs])
+
+    def change(self, place: int, name: str) -> str:
+        """Say by how much a contender differs from DiSMEC, in points, and whether that is clear."""
+        difference = self.differences[place][name]
+        text = f"{100 * difference.value:+.1f} ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
+        return text if difference.low > 0 or difference.high < 0 else f"{text}, no clear difference"
+
+
 def _compare(data: _Data, rankings: list[Ranking], seed: int, seconds: dict[str, float]) -> DemoResults:
     """Measure every ranking on the observed and on the complete labels."""
     counts = data.train.label_counts
     inverse = 1 / Jain().fit(counts, data.train.n_samples)
-    deciles = decile_of(counts)
-    tail_truth = _columns(data.complete.Y, (deciles >= 1) & (deciles <= 5))
-    observed = [evaluate(r, data.test.Y, inverse, CUTS, train_counts=counts) for r in rankings]
-    truth = [evaluate(r, data.complete.Y, None, CUTS, train_counts=counts) for r in rankings]
-    tail = [evaluate(r, tail_truth, None, CUTS, conventions=_OWN_ROWS) for r in rankings]
+    decile = decile_of(counts)
+
+    def of_labels(kept: npt.NDArray[np.bool_]) -> _Measured:
+        Y = _columns(data.complete.Y, kept)
+        return _Measured.of("truth", [evaluate(r, Y, None, CUTS, conventions=_OWN_ROWS) for r in rankings])
+
+    observed = _Measured.of("observed", [evaluate(r, data.test.Y, inverse, CUTS) for r in rankings])
+    truth = _Measured.of("truth", [evaluate(r, data.complete.Y, None, CUTS, train_counts=counts) for r in rankings])
+    tail, head = of_labels((decile >= 1) & (decile <= 5)), of_labels(decile == 10)
     known = [evaluate(r, data.test.Y, 1 / data.p, CUTS) for r in rankings]
-    lines = []
-    for name in ("P@1", "P@5"):
-        lines += [_line(name, "observed", observed, name), _line(name, "truth", truth, name)]
-    lines += [_line(name, "observed", observed, name) for name in ("PSP@1", "PSP@5")]
-    lines.append(_line("recall@5 of tail labels", "truth", tail, "recall@5"))
-    lines.append(_line("recall@5 of all labels", "truth", truth, "recall@5"))
-    covered = [Cell(evaluation["coverage@5"]) for evaluation in truth]
-    lines.append(Line("labels ever found, of those true", "truth", covered))
     corrected = Line("P@5 corrected by 1/p", "observed", [_corrected(one, seed) for one in known])
-    plain = [next(line for line in lines if (line.measure, line.source) == ("P@5", s)) for s in ("observed", "truth")]
-    by_group = [[group for group in by_decile(one, 5) if group.true] for one in truth]
+    groups = zip(*(by_decile(one, 5) for one in truth.evaluations), strict=True)
     return DemoResults(
-        sizes={
-            "n_train": data.train.n_samples,
-            "n_test": data.test.n_samples,
-            "n_labels": data.train.n_labels,
-            "n_features": data.train.n_features,
-            "labels_per_row": float(data.complete.Y.nnz / data.complete.n_samples),
-            "kept": data.train.Y.nnz / int(data.true_counts.sum()),
-            "n_unseen": int(np.count_nonzero(counts == 0)),
-            "seed": seed,
-            "version": __version__,
-            "last_run": CONTENDERS[-1].folder,
-        },
+        sizes=_facts(data, seed),
         methods=[contender.title for contender in CONTENDERS],
-        lines=lines,
+        lines=[
+            *(part.line(name) for name in ("P@1", "P@5") for part in (observed, truth)),
+            *(observed.line(name) for name in ("PSP@1", "PSP@5")),
+            tail.line("recall@5", _TAIL),
+            head.line("recall@5", _HEAD),
+            truth.line("recall@5", "recall@5 of all labels"),
+            truth.line("coverage@5", "labels ever found"),
+        ],
         deciles=[
             DecileLine(g[0].decile, g[0].fewest, g[0].most, g[0].n_labels, g[0].true, [one.recall for one in g])
-            for g in zip(*by_group, strict=True)
+            for g in groups
+            if g[0].true and g[0].decile
         ],
-        corrected=[plain[0], corrected, plain[1]],
+        corrected=[observed.line("P@5"), corrected, truth.line("P@5")],
         true_counts=data.true_counts,
         observed_counts=counts,
-        verdicts=_verdicts(observed, truth, tail),
+        verdicts=_verdicts(observed, truth, tail, head),
         seconds=seconds,
     )
+
+
+def _facts(data: _Data, seed: int) -> dict[str, Any]:
+    return {
+        "n_train": data.train.n_samples,
+        "n_test": data.test.n_samples,
+        "n_labels": data.train.n_labels,
+        "n_features": data.train.n_features,
+        "labels_per_row": float(data.complete.Y.nnz / data.complete.n_samples),
+        "kept": data.train.Y.nnz / int(data.true_counts.sum()),
+        "n_unseen": int(np.count_nonzero(data.train.label_counts == 0)),
+        "seed": seed,
+        "version": __version__,
+        "last_run": CONTENDERS[-1].folder,
+    }
 
 
 def _columns(Y: sparse.csr_matrix, kept: npt.NDArray[np.bool_]) -> sparse.csr_matrix:
@@ -194,11 +242,6 @@ def _columns(Y: sparse.csr_matrix, kept: npt.NDArray[np.bool_]) -> sparse.csr_ma
     thinned.data = thinned.data * kept[thinned.indices]
     thinned.eliminate_zeros()
     return thinned
-
-
-def _line(measure: str, source: str, evaluations: list[Evaluation], name: str) -> Line:
-    cells = [Cell(one[name], *intervals(one, _RESAMPLES)[name]) for one in evaluations]
-    return Line(measure, source, cells)
 
 
 def _corrected(evaluation: Evaluation, seed: int) -> Cell:
@@ -210,27 +253,20 @@ def _corrected(evaluation: Evaluation, seed: int) -> Cell:
     return Cell(float(gains.mean()), float(low), float(high))
 
 
-def _verdicts(observed: list[Evaluation], truth: list[Evaluation], tail: list[Evaluation]) -> list[str]:
+def _verdicts(observed: _Measured, truth: _Measured, tail: _Measured, head: _Measured) -> list[str]:
     """Say in sentences what the weighting changed against DiSMEC, whichever way it fell."""
-    sentences = []
-    for place in range(2, len(CONTENDERS)):
-        title = CONTENDERS[place].title
-        found = _change(tail, place, "recall@5")
-        paid = _change(truth, place, "P@5")
-        first = _change(truth, place, "P@1")
-        sentences.append(
-            f"Against DiSMEC, on the complete truth, {title} changes recall@5 of tail labels by {found}, "
-            f"P@1 by {first} and P@5 by {paid}."
-        )
-    seen = _change(observed, len(CONTENDERS) - 1, "P@5")
-    sentences.append(f"The observed labels put the change of P@5 for {CONTENDERS[-1].title} at {seen}.")
+    sentences = [
+        f"{CONTENDERS[place].title} against DiSMEC on the complete truth, in points: tail recall@5 "
+        f"{tail.change(place, 'recall@5')}; head recall@5 {head.change(place, 'recall@5')}; "
+        f"P@1 {truth.change(place, 'P@1')}; P@5 {truth.change(place, 'P@5')}."
+        for place in range(2, len(CONTENDERS))
+    ]
+    last = len(CONTENDERS) - 1
+    sentences.append(
+        f"What the observed labels say of {CONTENDERS[last].title} against DiSMEC: P@1 {observed.change(last, 'P@1')}; "
+        f"P@5 {observed.change(last, 'P@5')}; PSP@5 {observed.change(last, 'PSP@5')}."
+    )
     return sentences
-
-
-def _change(evaluations: list[Evaluation], place: int, name: str) -> str:
-    difference = compare(evaluations[place], evaluations[1], _RESAMPLES)[name]
-    text = f"{100 * difference.value:+.1f} points ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
-    return text if difference.low > 0 or difference.high < 0 else f"{text}, no clear difference"
 
 
 def _share(progress: Progress, place: int, n: int) -> Progress:
