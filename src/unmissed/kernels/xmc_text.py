@@ -134,31 +134,49 @@ def _read_value(block, at):
 
 @kernel()
 def _read_labels(block, at, base, n_labels, labels, n_read):
-    """Read `3,17` at the beginning of a line; `3:` turns out to be a feature, of a row without labels."""
-    begin = at
+    """Read `3,17` at the beginning of a line; `3:` turns out to be a feature, of a row without labels.
+
+    As in `_read_features`, the usual label is read right here and the unusual one once more with all care.
+    """
+    one = np.uint64(1)
+    place = np.uint64(at)
     first = n_read
+    last = np.int64(-1)
     rising = True
     while True:
-        number, after = _read_index(block, at)
-        if after == at:
-            wrong = NEGATIVE_INDEX if block[at] == _MINUS else NO_INDEX
-            return wrong, at, n_read, rising
-        if block[after] == _COLON and n_read == first:
-            return FINE, begin, n_read, True
-        if block[after] != _COMMA and not _ends(block, after):
-            return NO_INDEX, after, n_read, rising
+        token = place
+        number = np.int64(0)
+        limit = place + np.uint64(9)
+        digit = np.int64(block[place]) - _ZERO
+        while digit >= 0 and digit <= 9 and place < limit:
+            number = number * 10 + digit
+            place += one
+            digit = np.int64(block[place]) - _ZERO
+        more = digit == _COMMA - _ZERO
+        if place == token or not (more or digit in (_BLANK - _ZERO, _NEWLINE - _ZERO)):
+            begin = np.int64(token)
+            number, after = _read_index(block, begin)
+            if after == begin:
+                return NEGATIVE_INDEX if block[begin] == _MINUS else NO_INDEX, begin, n_read, rising
+            if block[after] == _COLON and n_read == first:
+                return FINE, begin, n_read, True
+            more = block[after] == _COMMA
+            if not more and not _ends(block, after):
+                return NO_INDEX, after, n_read, rising
+            place = np.uint64(after)
         number -= base
         if number < 0 or number >= n_labels:
-            return LABEL_OUT_OF_RANGE, at, n_read, rising
-        if n_read > first:
-            if labels[n_read - 1] == number:
-                return DUPLICATE_LABEL, at, n_read, rising
-            rising = rising and labels[n_read - 1] < number
+            return LABEL_OUT_OF_RANGE, np.int64(token), n_read, rising
+        if number <= last:
+            if number == last:
+                return DUPLICATE_LABEL, np.int64(token), n_read, rising
+            rising = False
+        last = number
         labels[n_read] = number
         n_read += 1
-        if block[after] != _COMMA:
-            return FINE, after, n_read, rising
-        at = after + 1
+        if not more:
+            return FINE, np.int64(place), n_read, rising
+        place += one
 
 
 @kernel()
