@@ -1,0 +1,129 @@
+"""The command as a whole: help everywhere, one line for what is refused, a quick start."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from tests.cli.speaking import refused, said
+from unmissed import __version__
+from unmissed.cli.app import app, run
+
+HEAVY = {"jinja2", "matplotlib", "numba", "numpy", "scipy", "sklearn", "torch"}
+
+
+def walk(command, words=()):
+    """List the words of every command under a group, with the command."""
+    if not hasattr(command, "commands"):
+        yield words, command
+        return
+    for name, below in command.commands.items():
+        yield from walk(below, (*words, name))
+
+
+VERBS = dict(walk(typer.main.get_command(app)))
+
+
+def ended(words):
+    """Run the command in a process of its own."""
+    call = [sys.executable, "-c", "from unmissed.cli import main; main()", *words]
+    return subprocess.run(call, capture_output=True, text=True, check=False)
+
+
+def plain(text):
+    """Take the frames and colours off a help text, and its line breaks."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
+
+
+def test_every_verb_is_there():
+    below = {"data": {"stats", "convert", "make"}, "study": {"losses", "mnist"}}
+    single = {"train", "predict", "evaluate", "inspect", "extend", "demo"}
+    assert {(verb,) for verb in single} | {(room, verb) for room in below for verb in below[room]} <= set(VERBS)
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_help_teaches_with_an_example_that_the_command_takes(words, capsys):
+    text = plain(said(capsys, *words, "--help"))
+    examples = re.findall(rf"Example: (.*?unmissed {' '.join(words)}\b.*?)(?= Example:| Arguments | Options |$)", text)
+    assert examples, text
+    known = {option for parameter in VERBS[words].params for option in parameter.opts}
+    for example in examples:
+        used = re.findall(r"(?<= )--?[a-zA-Z][\w-]*", example)
+        assert set(used) <= known, example
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_a_verb_that_prints_results_prints_them_as_json_too(words):
+    assert "--json" in {option for parameter in VERBS[words].params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("words", [(), ("data",), ("study",)], ids=["unmissed", "data", "study"])
+def test_a_group_lists_its_verbs(words, capsys):
+    text = plain(said(capsys, *words, "--help"))
+    for verb in VERBS:
+        if verb[: len(words)] == words:
+            assert verb[len(words)] in text
+
+
+def test_the_version_is_printed(capsys):
+    assert said(capsys, "--version").strip() == f"unmissed {__version__}"
+
+
+@pytest.mark.parametrize(
+    "words", [["nonsense"], ["data", "nonsense"], ["train", "--nonsense"], ["predict"], ["demo", "--seed", "-1"]]
+)
+def test_words_that_are_no_command_exit_with_2(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(words)
+    captured = capsys.readouterr()
+    assert end.value.code == 2
+    assert captured.out == ""
+    assert "Usage" in captured.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data", "stats", "missing.txt"],
+        ["data", "convert", "missing.txt", "store"],
+        ["train", "dismec", "missing.txt", "--run", "run"],
+        ["train", "nonsense", "missing.txt", "--run", "run"],
+        ["predict", "missing-run", "missing.txt"],
+        ["inspect", "missing-run"],
+        ["extend", "missing-run", "missing.txt"],
+        ["evaluate", "missing.npz", "--truth", "missing.txt", "--train", "missing.txt"],
+        ["study", "mnist", "--data", "missing", "--out", "study"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_bad_input_is_one_line_that_names_it(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = refused(capsys, *words)
+    assert "missing" in line or "nonsense" in line
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_bad_input_in_a_process_of_its_own_is_one_line_and_exit_code_2():
+    done = ended(["inspect", "missing-run"])
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("unmissed: ")
+
+
+def test_debug_shows_the_traceback_wherever_it_stands():
+    for words in (["--debug", "inspect", "missing-run"], ["inspect", "missing-run", "--debug"]):
+        done = ended(words)
+        assert done.returncode != 0
+        assert "Traceback (most recent call last)" in done.stderr
+        assert "InputError" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["data", "stats", "--help"]])
+def test_help_comes_without_the_heavy_libraries(words):
+    script = (
+        "import sys\nfrom unmissed.cli.app import run\n"
+        f"try:\n    run({words!r})\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not HEAVY & {name.partition(".")[0] for name in done.stderr.split()}
