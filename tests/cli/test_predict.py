@@ -91,3 +91,13 @@ def test_batches_of_any_size_give_the_same_ranking(batch, run):
     found = predict(open_run(run.folder.path), TEST.X, 5, batch=batch)
     assert np.array_equal(found.labels, whole.labels)
     assert np.array_equal(found.scores, whole.scores)
+
+
+def test_a_run_stands_in_for_its_training_set_in_evaluate(run, tmp_path, capsys):
+    write_store(TRAIN, tmp_path / "train")
+    write_store(TEST, tmp_path / "test")
+    said(capsys, "predict", run.folder, tmp_path / "test", "--out", tmp_path / "best")
+    words = ["evaluate", tmp_path / "best.npz", "--truth", tmp_path / "test", "--bootstrap", 0, "--json", "--train"]
+    by_data, by_run = (json.loads(said(capsys, *words, place)) for place in (tmp_path / "train", run.folder))
+    assert by_data.pop("train") != by_run.pop("train")
+    assert by_data == by_run

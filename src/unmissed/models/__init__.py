@@ -2,5 +2,6 @@
 
 from unmissed.models.dismec import DiSMEC, PWDiSMEC
 from unmissed.models.one_vs_rest import OneVsRest, UncertifiedWarning
+from unmissed.models.popularity import Popularity
 
-__all__ = ["DiSMEC", "OneVsRest", "PWDiSMEC", "UncertifiedWarning"]
+__all__ = ["DiSMEC", "OneVsRest", "PWDiSMEC", "Popularity", "UncertifiedWarning"]
