@@ -1,6 +1,6 @@
 """Train DiSMEC and PW-DiSMEC on real data and print the metrics of the test rows: the README's table.
 
-    python -m benchmarks.quality DATA [--sets bibtex delicious debtags eurlex57k] [--cache DIR] [--markdown]
+    python -m benchmarks.quality DATA [--sets bibtex delicious debtags eurlex57k] [--cache DIR]
 
 DATA holds a folder a data set. Labels unknown to the training rows are dropped; inverse propensities come from the
 training counts with A = 0.55, B = 1.5; PSP and PSnDCG follow pyxclib.
@@ -42,7 +42,7 @@ def main() -> None:
             begin = time.perf_counter()
             model.fit(corpus.X, corpus.Y)
             seconds = time.perf_counter() - begin
-            figures = evaluate(model.rank(corpus.X_test, 5), corpus.Y_test, inverse).figures()
+            figures = evaluate(model.rank(corpus.X_test, 5), corpus.Y_test, inverse).figures
             shown = " | ".join(f"{100 * figures[column]:.2f}" for column in COLUMNS)
             print(f"| {name} | {title} | {shown} | {seconds:.1f} |", flush=True)
 

@@ -1,0 +1,34 @@
+"""The README's commands and code run as they stand there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.speaking import said
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_and_the_code_of_the_readme_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"## In the shell\n\n```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines():
+        command, *words = shlex.split(line, comments=True)
+        assert command == "unmissed"
+        last = said(capsys, *words)
+    assert "label7" in last
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        exec(compile(code, "README.md", "exec"), names)
+    assert names["result"]["PSP@5"] > 0.5, "the model has learned something"
+    assert names["loss"].positive.value(0.0) == pytest.approx(1 / 0.3 + (1 - 1 / 0.3))
+
+
+def test_every_link_of_the_readme_leads_to_a_file():
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(targets) > 5
+    for target in targets:
+        assert target.startswith("https://") or (ROOT / target).is_file(), target
