@@ -78,7 +78,8 @@ def test_extend_adds_the_labels_that_are_new(texts, tmp_path, capsys):
 
 def test_labels_that_miss_the_tolerance_are_named_on_standard_error(tmp_path, capsys):
     write_xmc(small_corpus()[0], tmp_path / "train.txt")
+    words = ["train", "dismec", tmp_path / "train.txt", "--run", tmp_path / "run", "--tol", 1e-6, "--max-rounds", 1]
     with pytest.raises(SystemExit):
-        run(["train", "dismec", str(tmp_path / "train.txt"), "--run", str(tmp_path / "run"), "--tol", "1e-12"])
+        run([str(word) for word in words])
     captured = capsys.readouterr()
     assert "labels did not: label" in captured.err

@@ -22,7 +22,7 @@ def test_the_code_of_the_guides_runs(tmp_path, monkeypatch, capsys):
             exec(block, names)
     assert capsys.readouterr().out.startswith("fish ")  # the text about cod
     run, test, W = names["run"], names["test"], names["W"]
-    best = np.asarray(test.X @ W.T + names["arrays"]["bias"]).argmax(axis=1)  # scores as the page defines them
+    best = np.asarray(test.X @ W + names["bias"]).argmax(axis=1)  # scores as the page defines them
     assert np.array_equal(best, run.rank(test.X, 1).labels[:, 0])
 
 

@@ -14,6 +14,7 @@ from unmissed.models.popularity import Popularity
 from unmissed.propensity import Constant, Jain
 from unmissed.runs import extend, open_run, save, train
 from unmissed.runs.folder import RunFolder, ShardsOnDisk
+from unmissed.runs.inspection import strongest_features
 
 TRAIN, TEST = small_corpus()
 
@@ -249,7 +250,8 @@ def test_a_run_without_text_refuses_text(tmp_path):
 
 
 def parts_of(dataset: Dataset, labels: range) -> Dataset:
-    return Dataset(dataset.X, dataset.Y[:, list(labels)], label_names=[dataset.label_names[label] for label in labels])
+    names = [dataset.label_names[label] for label in labels]
+    return Dataset(dataset.X, dataset.Y[:, list(labels)], label_names=names, feature_names=dataset.feature_names)
 
 
 @pytest.mark.parametrize("method", ["dismec", "popularity"])
@@ -264,9 +266,12 @@ def test_extending_leaves_old_shards_alone_and_gives_what_training_at_once_would
     assert run.label_names == TRAIN.label_names
     assert np.array_equal(run.label_counts, TRAIN.label_counts)
     whole = train(method, TRAIN, tmp_path / "whole", params)
-    for name in ("weights", "features", "bias", "gap"):
+    for name in ("bias", "gap"):
         parts, once = (np.concatenate([getattr(s, name) for s in r.model.shards_]) for r in (run, whole))
         assert np.array_equal(parts, once), name
+    for label in range(40):
+        parts, once = (strongest_features(r, label, top=400) for r in (run, whole))
+        assert parts == once
     assert np.array_equal(run.propensities(), Jain().fit(TRAIN.label_counts, 300))
 
 

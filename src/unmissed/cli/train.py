@@ -32,6 +32,7 @@ def train(
     ] = None,
     C: Annotated[float | None, typer.Option("--C", help="What losses cost beside |w|^2/2; default 1.")] = None,
     tol: Annotated[float | None, typer.Option(help="Relative duality gap at which a label is solved.")] = None,
+    max_rounds: Annotated[int | None, typer.Option(help="Rounds after which a label is given up and named.")] = None,
     prune: Annotated[float | None, typer.Option(help="Weights smaller than this are dropped; default 0.01.")] = None,
     no_bias: Annotated[bool, typer.Option("--no-bias", help="Fit no constant.")] = False,
     block_size: Annotated[int | None, typer.Option(help="Labels in a shard, the unit that is saved.")] = None,
@@ -58,7 +59,15 @@ def train(
     from unmissed.runs import train as train_run
     from unmissed.runs.recipe import make_model
 
-    given = {"C": C, "tol": tol, "prune": prune, "weighting": weighting, "block_size": block_size, "n_jobs": jobs}
+    given = {
+        "C": C,
+        "tol": tol,
+        "max_rounds": max_rounds,
+        "prune": prune,
+        "weighting": weighting,
+        "block_size": block_size,
+        "n_jobs": jobs,
+    }
     params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if seed is not None:
         params["random_state"] = seed
