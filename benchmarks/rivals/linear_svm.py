@@ -120,8 +120,8 @@ def ours(X: Any, positives: Positives, tol: float) -> Trained:
     W = np.zeros((len(positives), X.shape[1] + 1))
     for shard in model.shards_:
         part = slice(shard.first, shard.first + shard.n_labels)
-        W[part, :-1] = sp.csr_matrix(
-            (shard.weights, shard.features, shard.indptr), shape=(shard.n_labels, X.shape[1])
-        ).toarray()
+        for label in range(shard.n_labels):
+            features, weights = shard.of_label(label)
+            W[shard.first + label, features] = weights
         W[part, -1] = shard.bias
     return seconds, W

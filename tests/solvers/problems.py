@@ -40,7 +40,11 @@ def solve(solver: SquaredHinge, X: Any, Y: Any, positive: Any = None, negative: 
 
 def dense_weights(shard: Shard, n_features: int) -> np.ndarray:
     """The weights as a dense (n_labels, n_features) matrix."""
-    return sp.csr_matrix((shard.weights, shard.features, shard.indptr), shape=(shard.n_labels, n_features)).toarray()
+    W = np.zeros((shard.n_labels, n_features), np.float32)
+    for label in range(shard.n_labels):
+        features, weights = shard.of_label(label)
+        W[label, features] = weights
+    return W
 
 
 def naive_objective(X: Any, y: Any, w: Any, b: float, positive: float, negative: float, bias: str) -> float:

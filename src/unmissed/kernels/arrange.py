@@ -31,26 +31,22 @@ def reorder(indptr, indices, values, row_order, new_name, new_indptr, new_indice
 
 
 @kernel()
-def count_kept(W, threshold, counts):
-    """Count the weights of each label that are at least `threshold` in size and not zero."""
-    for label in range(W.shape[0]):
-        kept = 0
-        w = W[label]
-        for at in range(w.shape[0]):
-            if abs(w[at]) >= threshold and w[at] != 0:
-                kept += 1
-        counts[label] = kept
+def keep(w, threshold, places, weights):
+    """List the places and values of weights at least `threshold` in size and not zero; return how many."""
+    filled = 0
+    for place in range(w.shape[0]):
+        if abs(w[place]) >= threshold and w[place] != 0:
+            places[filled] = place
+            weights[filled] = w[place]
+            filled += 1
+    return filled
 
 
 @kernel()
-def keep(W, threshold, place, starts, features, weights):
-    """List the kept weights of each label by the features' own names, rising; feature j stands at place[j]."""
-    for label in range(W.shape[0]):
-        w = W[label]
-        filled = starts[label]
-        for feature in range(place.shape[0]):
-            weight = w[place[feature]]
-            if abs(weight) >= threshold and weight != 0:
-                features[filled] = feature
-                weights[filled] = weight
-                filled += 1
+def by_feature(places, kept, label, filled, labels, weights):
+    """Put one label's weights behind those of earlier labels; filled[place] is where that feature's list goes on."""
+    for at in range(places.shape[0]):
+        target = filled[places[at]]
+        labels[target] = label
+        weights[target] = kept[at]
+        filled[places[at]] = target + 1

@@ -1,105 +1,90 @@
 """Scores of sparse rows under sparse linear classifiers, and the k best of them.
 
-Two ways to the same bits: label by label over one dense row (no preparation, for a few rows), and feature by feature
-for many rows. Both add a label's products in rising order of feature, starting from its bias, with nothing fused.
+Two ways to the same bits: straight from a shard, for a few rows, and over dense tiles of LANES labels, for many. Both
+start from a label's bias and add its products in rising order of feature, one by one, nothing fused; the zeros that a
+dense tile adds change no bit.
 """
 
 import numpy as np
 
 from unmissed._jit import kernel
-
-_ZERO = np.float32(0)
-
-
-@kernel()
-def score_row(x, indptr, features, weights, bias, scores):
-    """Set scores[l] = bias[l] + w_l.x for one dense row x."""
-    for label in range(bias.shape[0]):
-        score = bias[label]
-        for at in range(indptr[label], indptr[label + 1]):
-            value = x[features[at]]
-            if value != _ZERO:
-                score += value * weights[at]
-        scores[label] = score
+from unmissed.kernels.lanes import LANES
 
 
 @kernel()
-def insert_best(scores, first, labels, best):
-    """Merge the scores of labels first, first + 1, ... into a row's k best; of equal scores the smaller label leads."""
-    k = best.shape[0]
-    worst = best[k - 1]
-    for at in range(scores.shape[0]):
-        score = scores[at]
-        if score <= worst and labels[k - 1] >= 0:
-            continue
-        place = k - 1
-        while place > 0 and (labels[place - 1] < 0 or best[place - 1] < score):
-            labels[place] = labels[place - 1]
-            best[place] = best[place - 1]
-            place -= 1
-        labels[place] = first + at
-        best[place] = score
-        worst = best[k - 1]
+def score_sparse(indptr, indices, data, features, starts, labels, weights, bias, scores):
+    """Set scores[i, l] = bias[l] + w_l.x_i straight from a shard; each feature is looked up by bisection."""
+    for row in range(indptr.shape[0] - 1):
+        line = scores[row]
+        for label in range(bias.shape[0]):
+            line[label] = bias[label]
+        low = 0
+        for at in range(indptr[row], indptr[row + 1]):
+            feature = indices[at]
+            high = features.shape[0]
+            while low < high:
+                middle = (low + high) >> 1
+                if features[middle] < feature:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < features.shape[0] and features[low] == feature:
+                value = data[at]
+                for place in range(starts[low], starts[low + 1]):
+                    line[labels[place]] += value * weights[place]
 
 
 @kernel()
-def count_by_feature(features, counts):
-    """Count the weights of each feature."""
+def fill_tile(features, starts, labels, weights, left, place_of_feature, tile):
+    """Write the weights of labels left, left + 1, ... of a shard into a dense (n_features, LANES) tile of zeros."""
     for at in range(features.shape[0]):
-        counts[features[at]] += 1
+        line = tile[place_of_feature[features[at]]]
+        for place in range(starts[at], starts[at + 1]):
+            lane = np.int64(labels[place]) - left
+            if lane >= LANES:
+                break
+            if lane >= 0:
+                line[lane] = weights[place]
 
 
 @kernel()
-def turn_by_feature(indptr, features, weights, starts, dense_at, labels, values, dense):
-    """Lay out weights feature by feature: a feature with dense_at >= 0 as a dense line, the others as a list."""
-    filled = starts.copy()
-    for label in range(indptr.shape[0] - 1):
-        for at in range(indptr[label], indptr[label + 1]):
-            feature = features[at]
-            line = dense_at[feature]
-            if line >= 0:
-                dense[line, label] = weights[at]
-            else:
-                place = filled[feature]
-                labels[place] = label
-                values[place] = weights[at]
-                filled[feature] = place + 1
-
-
-@kernel()
-def _score_sparse_row(indices, data, begin, end, starts, dense_at, labels, values, dense, bias, scores):
-    """Set scores[l] = bias[l] + w_l.x for one sparse row; the shard is laid out by feature."""
-    n_labels = bias.shape[0]
-    for label in range(n_labels):
-        scores[label] = bias[label]
-    for at in range(begin, end):
-        feature = indices[at]
-        value = data[at]
-        line = dense_at[feature]
-        if line >= 0:
-            weights = dense[line]
-            for label in range(n_labels):
-                scores[label] += value * weights[label]
-        else:
-            for place in range(starts[feature], starts[feature + 1]):
-                scores[labels[place]] += value * values[place]
-
-
-@kernel()
-def rank_rows(indptr, indices, data, starts, dense_at, labels, values, dense, bias, first, best_labels, best_scores):
-    """Merge the scores of a shard's labels into the k best of each row."""
-    scores = np.empty(bias.shape[0], np.float32)
+def score_tile(indptr, indices, data, tile, bias, scores):
+    """Set scores[i, l] = bias[l] + w_l.x_i for the LANES labels of a tile; four features pass through a register."""
+    line = np.empty(LANES, np.float32)
     for row in range(indptr.shape[0] - 1):
-        _score_sparse_row(
-            indices, data, indptr[row], indptr[row + 1], starts, dense_at, labels, values, dense, bias, scores
-        )
-        insert_best(scores, first, best_labels[row], best_scores[row])
+        for lane in range(LANES):
+            line[lane] = bias[lane]
+        at, end = indptr[row], indptr[row + 1]
+        while at + 3 < end:
+            w0, w1, w2, w3 = tile[indices[at]], tile[indices[at + 1]], tile[indices[at + 2]], tile[indices[at + 3]]
+            v0, v1, v2, v3 = data[at], data[at + 1], data[at + 2], data[at + 3]
+            for lane in range(LANES):
+                line[lane] = (((line[lane] + v0 * w0[lane]) + v1 * w1[lane]) + v2 * w2[lane]) + v3 * w3[lane]
+            at += 4
+        while at < end:
+            w0 = tile[indices[at]]
+            v0 = data[at]
+            for lane in range(LANES):
+                line[lane] += v0 * w0[lane]
+            at += 1
+        for lane in range(LANES):
+            scores[row, lane] = line[lane]
 
 
 @kernel()
-def score_rows(indptr, indices, data, starts, dense_at, labels, values, dense, bias, scores):
-    """Set scores[i, l] = bias[l] + w_l.x_i."""
-    for row in range(indptr.shape[0] - 1):
-        _score_sparse_row(
-            indices, data, indptr[row], indptr[row + 1], starts, dense_at, labels, values, dense, bias, scores[row]
-        )
+def merge_best(scores, first, labels, best):
+    """Merge the scores of labels first, first + 1, ... into each row's k best; among equals the smaller label leads."""
+    k = best.shape[1]
+    for row in range(scores.shape[0]):
+        line, row_labels, row_best = scores[row], labels[row], best[row]
+        for at in range(line.shape[0]):
+            score = line[at]
+            if score <= row_best[k - 1] and row_labels[k - 1] >= 0:
+                continue
+            place = k - 1
+            while place > 0 and (row_labels[place - 1] < 0 or row_best[place - 1] < score):
+                row_labels[place] = row_labels[place - 1]
+                row_best[place] = row_best[place - 1]
+                place -= 1
+            row_labels[place] = first + at
+            row_best[place] = score

@@ -1,9 +1,8 @@
-"""Ranking by sparse linear classifiers that are kept in shards."""
+"""Scores and rankings by sparse linear classifiers that are kept in shards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,128 +10,96 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.kernels.ranking import (
-    count_by_feature,
-    insert_best,
-    rank_rows,
-    score_row,
-    score_rows,
-    turn_by_feature,
-)
+from unmissed.kernels.lanes import LANES
+from unmissed.kernels.ranking import fill_tile, merge_best, score_sparse, score_tile
 from unmissed.ranking import Ranking
+from unmissed.solvers.design import by_frequency
 from unmissed.solvers.shard import Shard
 
-FEW = 16  # up to this many rows are scored without laying the weights out by feature
-_ROWS = 1024  # rows that one thread takes at a time
-_DENSE = 0.2  # a feature with weights for more than this share of a shard's labels is laid out densely
+FEW = 512  # up to this many rows are scored straight from the shards; laying out dense tiles would cost more
+_ROWS = 512  # rows that one thread takes at a time
+
+Scores = npt.NDArray[np.float32]
+Work = Callable[[int, slice, Scores], None]
+Way = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]  # first label, number of labels, kernel, its arguments
 
 
-@dataclass(frozen=True)
-class ByFeature:
-    """A shard's weights laid out feature by feature, the way many rows want them."""
+def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
+    """Return the k best labels of each row, exactly; the scores of all rows and labels are never held at once."""
+    labels = np.full((X.shape[0], k), -1, np.int32)
+    best = np.full((X.shape[0], k), -np.inf, np.float32)
 
-    arrays: tuple[npt.NDArray[Any], ...]
-    first: int
+    def work(first: int, rows: slice, scores: Scores) -> None:
+        merge_best(scores, first, labels[rows], best[rows])
 
-    @classmethod
-    def of(cls, shard: Shard, n_features: int) -> ByFeature:
-        """Lay out a shard; features that most labels use become dense lines."""
-        counts = np.zeros(n_features, np.int64)
-        count_by_feature(shard.features, counts)
-        is_dense = counts > _DENSE * shard.n_labels
-        dense_at = np.full(n_features, -1, np.int32)
-        dense_at[is_dense] = np.arange(is_dense.sum(), dtype=np.int32)
-        starts = np.zeros(n_features + 1, np.int64)
-        np.cumsum(np.where(is_dense, 0, counts), out=starts[1:])
-        labels = np.empty(starts[-1], np.uint32)
-        values = np.empty(starts[-1], np.float32)
-        dense = np.zeros((is_dense.sum(), shard.n_labels), np.float32)
-        turn_by_feature(shard.indptr, shard.features, shard.weights, starts, dense_at, labels, values, dense)
-        return cls((starts, dense_at, labels, values, dense, np.asarray(shard.bias)), shard.first)
-
-
-def rank(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, k: int, n_jobs: int | None) -> Ranking:
-    """Return the k best labels of each row, exactly, never holding more than a shard's scores of a row."""
-    n_samples = X.shape[0]
-    labels = np.full((n_samples, k), -1, np.int32)
-    scores = np.full((n_samples, k), -np.inf, np.float32)
-    if n_samples <= FEW:
-        buffer = np.empty(max((shard.n_labels for shard in shards), default=0), np.float32)
-        for row in range(n_samples):
-            x = X[row].toarray().ravel()
-            for shard in shards:
-                part = buffer[: shard.n_labels]
-                score_row(x, shard.indptr, shard.features, shard.weights, shard.bias, part)
-                insert_best(part, shard.first, labels[row], scores[row])
-        return Ranking(labels, scores)
-
-    def work(layout: ByFeature, rows: slice, matrix: tuple[npt.NDArray[Any], ...]) -> None:
-        rank_rows(*matrix, *layout.arrays, layout.first, labels[rows], scores[rows])
-
-    _for_each(X, shards, work, n_jobs)
-    return Ranking(labels, scores)
+    _score(X, shards, work, n_jobs)
+    return Ranking(labels, best)
 
 
 def decide(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, threshold: float, n_jobs: int | None) -> Any:
     """Return the sparse 0/1 matrix of the labels whose score exceeds the threshold."""
-    hits: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    hits = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
-    def work(layout: ByFeature, rows: slice, matrix: tuple[npt.NDArray[Any], ...]) -> None:
-        scores = np.empty((rows.stop - rows.start, len(layout.arrays[-1])), np.float32)
-        score_rows(*matrix, *layout.arrays, scores)
+    def work(first: int, rows: slice, scores: Scores) -> None:
         row, label = np.nonzero(scores > threshold)
-        hits.append((row + rows.start, label + layout.first))
+        hits.append((row + rows.start, label + first))
 
-    _for_each(X, shards, work, n_jobs)
-    rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True)) if hits else (np.empty(0, int),) * 2
+    _score(X, shards, work, n_jobs)
+    rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True))
     return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
 
 
-def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.int64]) -> Scores:
     """Return the scores of chosen labels, (n_samples, len(labels))."""
-    firsts = np.array([shard.first for shard in shards])
     out = np.empty((X.shape[0], len(labels)), np.float32)
-    for column, label in enumerate(labels):
-        shard = shards[int(np.searchsorted(firsts, label, side="right")) - 1]
-        at = label - shard.first
-        begin, end = shard.indptr[at], shard.indptr[at + 1]
-        one = Shard(
-            indptr=np.array([0, end - begin], np.int64),
-            features=np.asarray(shard.features[begin:end]),
-            weights=np.asarray(shard.weights[begin:end]),
-            bias=np.asarray(shard.bias[at : at + 1]),
-            objective=shard.objective[at : at + 1],
-            gap=shard.gap[at : at + 1],
-            epochs=shard.epochs[at : at + 1],
-        )
-        layout = ByFeature.of(one, X.shape[1])
-        score_rows(*_arrays(X), *layout.arrays, out[:, column : column + 1])
+    for shard in shards:
+        wanted = np.flatnonzero((labels >= shard.first) & (labels < shard.first + shard.n_labels))
+        if len(wanted):
+
+            def work(first: int, rows: slice, scores: Scores, wanted: Any = wanted) -> None:
+                inside = wanted[(labels[wanted] >= first) & (labels[wanted] < first + scores.shape[1])]
+                out[rows.start : rows.stop, inside] = scores[:, labels[inside] - first]
+
+            _score(X, [shard], work, 1)
     return out
 
 
-def _for_each(
-    X: sp.csr_matrix,
-    shards: Sequence[Shard],
-    work: Callable[[ByFeature, slice, tuple[npt.NDArray[Any], ...]], None],
-    n_jobs: int | None,
-) -> None:
-    """Lay out one shard after the other and let threads share the rows."""
-    indptr, indices, data = _arrays(X)
+def _score(X: sp.csr_matrix, shards: Sequence[Shard], work: Work, n_jobs: int | None) -> None:
+    """Call work(first label, rows, scores) for each shard or tile and piece of rows; threads share the rows."""
+    indptr, data = X.indptr.astype(np.int64), X.data
     threads = Threads(n_jobs)
+    pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
+    if X.shape[0] <= FEW:
+        indices, ways = X.indices.astype(np.int32, copy=False), _straight(shards)
+    else:
+        place = by_frequency(X.indices, X.shape[1])
+        indices, ways = place[X.indices], _tiles(shards, place)
+    for first, n_labels, kernel, arguments in ways:
 
-    def pieces() -> Iterator[slice]:
-        for begin in range(0, X.shape[0], _ROWS):
-            yield slice(begin, min(begin + _ROWS, X.shape[0]))
+        def one(rows: slice, first: int = first, n_labels: int = n_labels, call: Any = (kernel, arguments)) -> None:
+            scores = np.empty((rows.stop - rows.start, len(call[1][-1])), np.float32)
+            call[0](indptr[rows.start : rows.stop + 1], indices, data, *call[1], scores)
+            work(first, rows, scores[:, :n_labels])
 
-    for shard in shards:
-        layout = ByFeature.of(shard, X.shape[1])
-
-        def one(rows: slice, layout: ByFeature = layout) -> None:
-            work(layout, rows, (indptr[rows.start : rows.stop + 1], indices, data))
-
-        for _ in threads.map(one, pieces()):
+        for _ in threads.map(one, pieces):
             pass
 
 
-def _arrays(X: sp.csr_matrix) -> tuple[npt.NDArray[Any], ...]:
-    return X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), X.data
+def _straight(shards: Sequence[Shard]) -> Iterator[Way]:
+    """Yield the shards as they are."""
+    for shard in shards:
+        arrays = (shard.features, shard.starts, shard.labels, shard.weights, shard.bias)
+        yield shard.first, shard.n_labels, score_sparse, arrays
+
+
+def _tiles(shards: Sequence[Shard], place: npt.NDArray[np.int32]) -> Iterator[Way]:
+    """Yield dense tiles of LANES labels, one after the other in the same memory; feature j stands at place[j]."""
+    tile = np.empty((len(place), LANES), np.float32)
+    for shard in shards:
+        for left in range(0, shard.n_labels, LANES):
+            n_labels = min(LANES, shard.n_labels - left)
+            bias = np.zeros(LANES, np.float32)
+            bias[:n_labels] = shard.bias[left : left + n_labels]
+            tile[:] = 0
+            fill_tile(shard.features, shard.starts, shard.labels, shard.weights, left, place, tile)
+            yield shard.first + left, n_labels, score_tile, (tile, bias)

@@ -19,7 +19,7 @@ from unmissed.progress import Progress, silent
 from unmissed.propensity import Costs
 from unmissed.ranking import Ranking
 from unmissed.solvers.design import Design, LabelBlock
-from unmissed.solvers.shard import InMemory, Shard, Shards
+from unmissed.solvers.shard import MOST_LABELS, InMemory, Shard, Shards
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 LEAST_TOL = 1e-6
@@ -82,7 +82,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
     def rank(self, X: Any, k: int = 5) -> Ranking:
         """Return the k best labels of each row with their scores; places beyond the number of labels are -1."""
         self._check_fitted()
-        return linear.rank(check_X(X, self.n_features_in_), self.shards_, self.n_labels_, check_k(k), self.n_jobs)
+        return linear.rank(check_X(X, self.n_features_in_), self.shards_, check_k(k), self.n_jobs)
 
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score exceeds `threshold`."""
@@ -166,8 +166,8 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"tol must be at least {LEAST_TOL:g}, what float32 weights can certify; got {self.tol!r}")
         if not self.prune >= 0:
             raise InputError(f"prune must be at least 0; got {self.prune!r}")
-        if self.block_size < 1 or self.max_rounds < 1:
-            raise InputError("block_size and max_rounds must be at least 1")
+        if not 1 <= self.block_size <= MOST_LABELS or self.max_rounds < 1:
+            raise InputError(f"block_size must be from 1 to {MOST_LABELS} and max_rounds at least 1")
         biases = {True: "regularised", False: "none", "free": "free"}
         if self.fit_bias not in biases:
             raise InputError(f"fit_bias must be True, False or 'free'; got {self.fit_bias!r}")

@@ -92,8 +92,9 @@ class Popularity(BaseEstimator):  # type: ignore[misc]
 def _shard(counts: npt.NDArray[np.int64], first: int) -> Shard:
     n = counts.size
     return Shard(
-        indptr=np.zeros(n + 1, np.int64),
         features=np.zeros(0, np.int32),
+        starts=np.zeros(1, np.int64),
+        labels=np.zeros(0, np.uint16),
         weights=np.zeros(0, np.float32),
         bias=counts.astype(np.float32),
         objective=np.zeros(n),

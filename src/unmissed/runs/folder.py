@@ -36,8 +36,9 @@ _LOCK = ".lock"
 _TRAINING, _COMPLETE = "training", "complete"
 
 _SHARD_TYPES = {
-    "indptr": np.int64,
     "features": np.int32,
+    "starts": np.int64,
+    "labels": np.uint16,
     "weights": np.float32,
     "bias": np.float32,
     "objective": np.float64,
@@ -258,8 +259,8 @@ def _sound(arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
         return False
     n_labels = arrays["bias"].size
     return (
-        arrays["indptr"].size == n_labels + 1
-        and arrays["features"].size == arrays["weights"].size == int(arrays["indptr"][-1])
+        arrays["starts"].size == arrays["features"].size + 1
+        and arrays["labels"].size == arrays["weights"].size == int(arrays["starts"][-1])
         and all(arrays[name].size == n_labels for name in ("objective", "gap", "epochs"))
     )
 

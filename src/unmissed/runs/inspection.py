@@ -25,7 +25,7 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
     """Return method, sizes, certificates and disk space of a run, ready for JSON."""
     shards = run.model.shards_
     counts = run.label_counts
-    n_weights = sum(int(shard.indptr[-1]) for shard in shards)
+    n_weights = sum(len(shard.weights) for shard in shards)
     return {
         "run": str(run.folder),
         "recipe": run.recipe.to_json(),
@@ -93,8 +93,7 @@ def strongest_features(run: Run, label: int, top: int = 20) -> list[Feature]:
     for shard in run.model.shards_:
         place = label - shard.first
         if 0 <= place < shard.n_labels:
-            begin, end = int(shard.indptr[place]), int(shard.indptr[place + 1])
-            features, weights = shard.features[begin:end], shard.weights[begin:end]
+            features, weights = shard.of_label(place)
             order = np.lexsort((features, -np.abs(weights)))[:top]
             names = run.feature_names
             return [
@@ -117,8 +116,10 @@ def verify(run: Run) -> int:
     n_weights = 0
     for shard in checked.model.shards_:
         sound = (
-            shard.indptr[0] == 0
-            and (np.diff(shard.indptr) >= 0).all()
+            shard.starts[0] == 0
+            and (np.diff(shard.starts) >= 0).all()
+            and (np.diff(shard.features) > 0).all()
+            and (not shard.labels.size or int(shard.labels.max()) < shard.n_labels)
             and (not shard.features.size or (shard.features.min() >= 0 and shard.features.max() < run.n_features))
             and np.isfinite(shard.weights).all()
         )

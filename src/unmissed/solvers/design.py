@@ -69,16 +69,21 @@ class Design:
         return self.indptr, self.indices, self.values
 
 
+def by_frequency(indices: npt.NDArray[np.int32], n_features: int) -> npt.NDArray[np.int32]:
+    """Return the place of each feature when the most frequent come first, which keeps what is hot together."""
+    counts = np.zeros(n_features, np.int64)
+    count_features(np.ascontiguousarray(indices), counts)
+    place = np.empty(n_features, np.int32)
+    place[np.argsort(-counts, kind="stable")] = np.arange(n_features, dtype=np.int32)
+    return place
+
+
 def lay_out(X: Any, *, bias: bool, seed: int) -> Design:
     """Copy the CSR matrix X (float32, canonical) into the layout that the kernels want."""
     n_samples, n_features = X.shape
     indptr = X.indptr.astype(np.int64)
     indices = np.ascontiguousarray(X.indices)
-    counts = np.zeros(n_features, np.int64)
-    count_features(indices, counts)
-    by_frequency = np.argsort(-counts, kind="stable")
-    place_of_feature = np.empty(n_features, np.int32)
-    place_of_feature[by_frequency] = np.arange(n_features, dtype=np.int32)
+    place_of_feature = by_frequency(indices, n_features)
     order = np.random.default_rng(seed).permutation(n_samples)
     place_of_row = np.empty(n_samples, np.int32)
     place_of_row[order] = np.arange(n_samples, dtype=np.int32)

@@ -9,17 +9,21 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+MOST_LABELS = 2**16  # labels of a shard are numbered in 16 bits
+
 
 @dataclass(frozen=True)
 class Shard:
-    """The linear classifiers of labels `first` to `first + n_labels - 1`.
+    """The linear classifiers of labels `first` to `first + n_labels - 1`, laid out feature by feature.
 
-    Label l has the weights `weights[indptr[l]:indptr[l + 1]]` at the features `features[indptr[l]:indptr[l + 1]]`
-    (rising), the constant `bias[l]`, and the certificate of its optimum before pruning.
+    Feature `features[j]` (rising) has the weights `weights[starts[j]:starts[j + 1]]` for the labels
+    `first + labels[starts[j]:starts[j + 1]]` (rising): a row reads the weights of its own features and no others.
+    Each label has a constant, `bias`, and the certificate of its optimum before pruning.
     """
 
-    indptr: npt.NDArray[np.int64]
     features: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.uint16]
     weights: npt.NDArray[np.float32]
     bias: npt.NDArray[np.float32]
     objective: npt.NDArray[np.float64]
@@ -31,6 +35,12 @@ class Shard:
     def n_labels(self) -> int:
         """The number of labels in the shard."""
         return len(self.bias)
+
+    def of_label(self, label: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return the features, rising, and weights of the label `first + label`."""
+        places = np.flatnonzero(self.labels == label)
+        at = np.searchsorted(self.starts, places, side="right") - 1
+        return self.features[at], np.asarray(self.weights[places])
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

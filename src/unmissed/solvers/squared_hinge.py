@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unmissed.kernels.arrange import count_kept, keep
+from unmissed.kernels.arrange import by_feature, keep
 from unmissed.kernels.ascent import ascend
 from unmissed.kernels.lanes import LANES
 from unmissed.solvers.design import Design, Floats, LabelBlock, lay_out
@@ -26,6 +26,7 @@ from unmissed.solvers.shard import Shard
 from unmissed.solvers.workspace import Workspace
 
 Bias = Literal["regularised", "free", "none"]
+Kept = tuple[Rows, Floats]  # the places of the weights that stay, and the weights
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class SquaredHinge:
             Label(block.first + at, block.positives(at), (block.positive[at], block.negative[at]), start, self.seed)
             for at in range(block.n_labels)
         ]
-        kept: dict[int, tuple[Rows, Floats]] = {}
+        kept: dict[int, Kept] = {}
         waiting: list[Label] = []
 
         def finish(group: Sequence[Label]) -> None:
@@ -81,7 +82,7 @@ class SquaredHinge:
             workspace.round(group, self.tol)
             for label in group:
                 if label.gap <= self.tol or label.rounds >= self.max_rounds:
-                    kept[label.number] = self._prune(design, label.w)
+                    kept[label.number] = _prune(label.w, self.prune)
                 else:
                     label.w = label.w.copy()
                     waiting.append(label)
@@ -94,29 +95,40 @@ class SquaredHinge:
         while waiting:
             group, waiting = waiting[:LANES], waiting[LANES:]
             finish(group)
-        return self._shard(block, labels, kept)
+        return self._shard(design, block, labels, kept)
 
-    def _prune(self, design: Design, w: Floats) -> tuple[Rows, Floats]:
-        """Return the features and weights that stay."""
-        counts = np.zeros(1, np.int64)
-        count_kept(w[None], np.float32(self.prune), counts)
-        features = np.empty(counts[0], np.int32)
-        weights = np.empty(counts[0], np.float32)
-        keep(w[None], np.float32(self.prune), design.place_of_feature, np.zeros(1, np.int64), features, weights)
-        return features, weights
-
-    def _shard(self, block: LabelBlock, labels: Sequence[Label], kept: dict[int, tuple[Rows, Floats]]) -> Shard:
-        parts = [kept[label.number] for label in labels]
-        indptr = np.zeros(len(labels) + 1, np.int64)
-        np.cumsum([len(weights) for _, weights in parts], out=indptr[1:])
+    def _shard(self, design: Design, block: LabelBlock, labels: Sequence[Label], kept: dict[int, Kept]) -> Shard:
+        """Lay out what pruning left, feature by feature, under the features' own names."""
+        counts = np.zeros(design.n_features, np.int64)
+        for places, _ in kept.values():
+            counts[places] += 1
+        counts = counts[design.place_of_feature]
+        starts = np.zeros(design.n_features + 1, np.int64)
+        np.cumsum(counts, out=starts[1:])
+        filled = np.empty(design.n_features, np.int64)
+        filled[design.place_of_feature] = starts[:-1]
+        names = np.empty(starts[-1], np.uint16)
+        weights = np.empty(starts[-1], np.float32)
+        for at, label in enumerate(labels):
+            by_feature(*kept.pop(label.number), at, filled, names, weights)
+        used = np.flatnonzero(counts)
         bias = np.array([label.bias for label in labels], np.float32)
         return Shard(
             first=block.first,
-            indptr=indptr,
-            features=np.concatenate([features for features, _ in parts]),
-            weights=np.concatenate([weights for _, weights in parts]),
+            features=used.astype(np.int32),
+            starts=np.append(starts[used], starts[-1]),
+            labels=names,
+            weights=weights,
             bias=np.where(np.abs(bias) < self.prune, np.float32(0), bias),
             objective=np.array([label.objective for label in labels]),
             gap=np.array([label.gap for label in labels]),
             epochs=np.array([label.epochs for label in labels], np.int32),
         )
+
+
+def _prune(w: Floats, threshold: float) -> Kept:
+    """Return the places and weights that are at least `threshold` in size."""
+    places = np.empty(len(w), np.int32)
+    weights = np.empty(len(w), np.float32)
+    n = keep(w, np.float32(threshold), places, weights)
+    return places[:n].copy(), weights[:n].copy()
