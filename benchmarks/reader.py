@@ -25,8 +25,8 @@ def make_file(path: Path, n_samples: int, n_values: int, seed: int = 0) -> None:
     from unmissed.data import Dataset, write_xmc
 
     rng = np.random.default_rng(seed)
-    X = sparse.random(n_samples, 100_000, n_values / 100_000, "csr", rng=rng, dtype=np.float32)
-    Y = sparse.random(n_samples, 4_000, 5 / 4_000, "csr", rng=rng, dtype=np.float32)
+    X = sparse.random(n_samples, 100_000, n_values / 100_000, "csr", random_state=rng, dtype=np.float32)
+    Y = sparse.random(n_samples, 4_000, 5 / 4_000, "csr", random_state=rng, dtype=np.float32)
     Y.data[:] = 1
     write_xmc(Dataset(X, Y), path)
 

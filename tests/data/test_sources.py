@@ -162,8 +162,8 @@ def test_whatever_the_json_lines_they_load_and_store_or_are_refused(tmp_path_fac
 @pytest.fixture
 def matrices():
     rng = np.random.default_rng(0)
-    X = sparse.random(20, 9, 0.4, "csr", rng=rng, dtype=np.float32)
-    Y = (sparse.random(20, 5, 0.4, "csr", rng=rng) > 0).astype(np.float32)
+    X = sparse.random(20, 9, 0.4, "csr", random_state=rng, dtype=np.float32)
+    Y = (sparse.random(20, 5, 0.4, "csr", random_state=rng) > 0).astype(np.float32)
     return X, Y
 
 

@@ -37,8 +37,8 @@ def refuse(tmp_path: Path, content: bytes, place: str, what: str, **options):
 
 
 def random_dataset(rng, n_samples=50, n_features=40, n_labels=10) -> Dataset:
-    X = sparse.random(n_samples, n_features, 0.2, "csr", rng=rng, dtype=np.float32)
-    Y = sparse.random(n_samples, n_labels, 0.2, "csr", rng=rng)
+    X = sparse.random(n_samples, n_features, 0.2, "csr", random_state=rng, dtype=np.float32)
+    Y = sparse.random(n_samples, n_labels, 0.2, "csr", random_state=rng)
     Y.data[:] = 1
     return Dataset(X, Y)
 

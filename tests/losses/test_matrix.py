@@ -27,7 +27,7 @@ def twin(loss, order, scores, Y):
 
 def problem(seed, rows=9, labels=6):
     rng = np.random.default_rng(seed)
-    Y = sp.random_array((rows, labels), density=0.3, rng=rng, format="csr")
+    Y = sp.csr_array(sp.random(rows, labels, density=0.3, random_state=rng, format="csr"))
     Y.data[:] = 1
     return rng.normal(scale=2, size=(rows, labels)), Y, rng.uniform(0.05, 1, labels)
 
@@ -46,7 +46,7 @@ def test_every_kind_of_labels_gives_what_a_loop_gives(method, order, kind):
 @settings(deadline=None, max_examples=25)
 def test_sparse_scores_give_the_loop_at_their_stored_pairs_and_nothing_elsewhere(method, order, seed):
     dense, Y, p = problem(seed)
-    scores = sp.random_array(dense.shape, density=0.5, rng=np.random.default_rng(seed + 1), format="coo")
+    scores = sp.coo_array(sp.random(*dense.shape, density=0.5, random_state=seed + 1, format="coo"))
     scores.data[::3] = 0  # a stored zero is a score like any other
     loss = convex_bound(hinge(), p)
     result = getattr(loss, method)(scores, Y)
