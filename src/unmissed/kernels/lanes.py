@@ -14,7 +14,7 @@ from unmissed._jit import kernel
 from unmissed.losses.margin import squared_hinge_value
 
 LANES = 64
-_SCATTER = 8  # up to this many lanes a row are updated one by one, more of them all at once
+_SCATTER = 4  # up to this many lanes a row are updated one by one, more of them all at once
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
