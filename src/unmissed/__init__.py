@@ -7,10 +7,19 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Dataset": "unmissed.data",
-    "load": "unmissed.data",
+    "DiSMEC": "unmissed.models",
+    "InputError": "unmissed.errors",
+    "Jain": "unmissed.propensity",
+    "PWDiSMEC": "unmissed.models",
+    "Popularity": "unmissed.models",
     "Ranking": "unmissed.ranking",
     "UnmissedError": "unmissed.errors",
-    "InputError": "unmissed.errors",
+    "drop_labels": "unmissed.propensity",
+    "evaluate": "unmissed.metrics",
+    "load": "unmissed.data",
+    "make_corpus": "unmissed.data",
+    "open_run": "unmissed.runs",
+    "unbiased": "unmissed.losses",
 }
 __all__ = ["__version__", *_PUBLIC]
 
