@@ -8,6 +8,7 @@ Notation as in `lanes`.
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.prefetch import prefetch_row
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
@@ -77,6 +78,19 @@ def _shuffle(order, n, state):
 
 
 @kernel()
+def _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, order, n):
+    """Visit the first n places of `order` once; return the new bias and by how much the dual objective rose."""
+    gain = 0.0
+    for place in range(n):
+        at = order[place]
+        if place + 1 < n:
+            prefetch_row(indptr, indices, values, rows[order[place + 1]])
+        bias, more = _visit(indptr, indices, values, norms, use_bias, rows[at], signs[at], hs[at], a, at, w, bias)
+        gain += more
+    return bias, gain
+
+
+@kernel()
 def ascend(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, tolerance, max_epochs, seed):
     """Raise the dual objective over a working set until an epoch gains at most `tolerance`; return bias and epochs.
 
@@ -87,11 +101,7 @@ def ascend(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias
     state = np.uint64(seed) ^ np.uint64(88172645463325252)
     for epoch in range(max_epochs):
         state = _shuffle(order, n, state)
-        gain = 0.0
-        for place in range(n):
-            at = order[place]
-            bias, more = _visit(indptr, indices, values, norms, use_bias, rows[at], signs[at], hs[at], a, at, w, bias)
-            gain += more
+        bias, gain = _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, order, n)
         if gain <= tolerance:
             return bias, epoch + 1
         awake = 0
@@ -103,14 +113,8 @@ def ascend(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias
                 awake += 1
         for _ in range(5):
             state = _shuffle(order, awake, state)
-            inner = 0.0
-            for place in range(awake):
-                at = order[place]
-                bias, more = _visit(
-                    indptr, indices, values, norms, use_bias, rows[at], signs[at], hs[at], a, at, w, bias
-                )
-                inner += more
-            if inner <= max(tolerance, 0.1 * gain):
+            bias, more = _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, order, awake)
+            if more <= max(tolerance, 0.1 * gain):
                 break
     return bias, max_epochs
 
