@@ -177,7 +177,7 @@ def test_one_row_one_label_and_no_label_at_all():
 
 def test_labels_that_miss_the_tolerance_are_counted_and_named(problem):
     with pytest.warns(UncertifiedWarning, match=r"\d+ labels missed the relative duality gap 1e-06: \d+, \d+"):
-        model = DiSMEC(tol=1e-6, max_rounds=1, n_jobs=1).fit(*problem)
+        model = DiSMEC(C=10, tol=1e-6, max_rounds=1, n_jobs=1).fit(*problem)
     assert len(model.uncertified_labels()) > 0
 
 

@@ -98,7 +98,8 @@ class Workspace:
         label.take_in(np.setdiff1d(missed, label.rows, assume_unique=True))
         if label.centre:
             label.recentre()
-        label.ascend(self.design, _LATE * tol * label.objective, _LATE_EPOCHS)
+        late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
+        label.ascend(self.design, late * tol * label.objective, _LATE_EPOCHS)
 
     def _begin(self, group: Sequence[Label], start: Start) -> None:
         """Give each label the common weights, take out the rows that are its positives, and visit those once."""
