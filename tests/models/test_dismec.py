@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.preprocessing import normalize
 
 from tests.solvers.problems import make_problem
 from unmissed.errors import InputError, NotFittedError
@@ -129,6 +130,16 @@ def test_propensity_costs_raise_the_scores_of_rare_labels(problem):
     weighted = PWDiSMEC(weighting="surrogate", propensity=Jain(), n_jobs=1).fit(X, Y).decision_function(X, rare)
     positive = Y[:, rare].toarray() > 0
     assert weighted[positive].mean() > plain[positive].mean()
+
+
+def test_unit_rows_equal_rows_scaled_beforehand(problem):
+    X, Y = problem
+    scaled = normalize(X.astype(np.float64)).astype(np.float32)
+    inside, before = DiSMEC(unit_rows=True, n_jobs=1).fit(10 * X, Y), DiSMEC(n_jobs=1).fit(scaled, Y)
+    for rows in (5, 150):
+        assert inside.rank(3 * X[:rows], 5).scores == pytest.approx(before.rank(scaled[:rows], 5).scores, abs=1e-4)
+    empty = inside.decision_function(sp.csr_matrix((1, X.shape[1])), [0])
+    assert np.isfinite(empty).all(), "an empty row has no length to divide by"
 
 
 def test_finished_blocks_are_not_trained_again(problem):

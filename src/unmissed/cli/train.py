@@ -34,6 +34,9 @@ def train(
     tol: Annotated[float | None, typer.Option(help="Relative duality gap at which a label is solved.")] = None,
     max_rounds: Annotated[int | None, typer.Option(help="Rounds after which a label is given up and named.")] = None,
     prune: Annotated[float | None, typer.Option(help="Weights smaller than this are dropped; default 0.01.")] = None,
+    unit_rows: Annotated[
+        bool, typer.Option("--unit-rows/--raw-rows", help="Scale each row to length 1, as the paper's are; or do not.")
+    ] = True,
     no_bias: Annotated[bool, typer.Option("--no-bias", help="Fit no constant.")] = False,
     block_size: Annotated[int | None, typer.Option(help="Labels in a shard, the unit that is saved.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the order of rows; default 0.")] = None,
@@ -75,6 +78,8 @@ def train(
         params["fit_bias"] = False
     if method == "popularity":
         params.pop("n_jobs", None)
+    else:
+        params["unit_rows"] = unit_rows
     if propensity is not None:
         from unmissed.propensity import parse
 

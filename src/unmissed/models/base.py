@@ -28,6 +28,15 @@ def check_X(X: Any, n_features: int | None = None) -> sp.csr_matrix:
     return matrix
 
 
+def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
+    """Return X with each row scaled to length 1; empty rows stay empty."""
+    squares = sp.csr_matrix((X.data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
+    lengths = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    data = (X.data * np.repeat(factors, np.diff(X.indptr))).astype(np.float32)
+    return sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+
+
 def check_Y(Y: Any, n_samples: int | None = None) -> sp.csr_matrix:
     """Return Y as a canonical CSR matrix of ones: bool, int or float, sparse or dense, entries 0 or 1."""
     matrix = _to_csr(Y, "Y")

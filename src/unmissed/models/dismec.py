@@ -20,6 +20,7 @@ class DiSMEC(OneVsRest):
     C : the weight of the loss against the penalty
     tol : the relative duality gap at which a label is done
     prune : weights smaller than this become 0 after training
+    unit_rows : scale each row to length 1 first, in training and in prediction, as the paper's features are
     fit_bias : True for a bias that is penalised like the weights, "free" for one that is not, False for none
     max_rounds : how often a label may come back before it is given up and named in a warning
     block_size : labels per shard: the unit of work, checkpoint and file; it does not change the result
@@ -33,6 +34,7 @@ class DiSMEC(OneVsRest):
         C: float = 1.0,
         tol: float = 1e-3,
         prune: float = 0.01,
+        unit_rows: bool = False,
         fit_bias: bool | str = True,
         max_rounds: int = 50,
         block_size: int = 256,
@@ -42,6 +44,7 @@ class DiSMEC(OneVsRest):
         self.C = C
         self.tol = tol
         self.prune = prune
+        self.unit_rows = unit_rows
         self.fit_bias = fit_bias
         self.max_rounds = max_rounds
         self.block_size = block_size
@@ -57,7 +60,7 @@ class PWDiSMEC(OneVsRest):
     weighting : what a propensity p makes a positive cost: "tail" (1/p - 1, the paper's tables), "surrogate" (2/p - 1,
         the convex bound of the unbiased loss), "balanced" or "none"; negatives cost 1
     propensity : the model that gives p; None for Jain()
-    C, tol, prune, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
+    C, tol, prune, unit_rows, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class PWDiSMEC(OneVsRest):
         C: float = 1.0,
         tol: float = 1e-3,
         prune: float = 0.01,
+        unit_rows: bool = False,
         fit_bias: bool | str = True,
         max_rounds: int = 50,
         block_size: int = 256,
@@ -79,6 +83,7 @@ class PWDiSMEC(OneVsRest):
         self.C = C
         self.tol = tol
         self.prune = prune
+        self.unit_rows = unit_rows
         self.fit_bias = fit_bias
         self.max_rounds = max_rounds
         self.block_size = block_size

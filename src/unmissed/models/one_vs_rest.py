@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from unmissed.errors import InputError, NotFittedError
 from unmissed.execution import Threads
 from unmissed.models import linear
-from unmissed.models.base import check_k, check_X, check_Y
+from unmissed.models.base import check_k, check_X, check_Y, scale_rows
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Costs
 from unmissed.ranking import Ranking
@@ -35,6 +35,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
     C: float
     tol: float
     prune: float
+    unit_rows: bool
     fit_bias: bool | str
     max_rounds: int
     block_size: int
@@ -60,7 +61,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         shards : where finished label blocks are kept and looked for; in memory by default
         progress : told how many labels are done
         """
-        X = check_X(X)
+        X = self._rows(X)
         Y = check_Y(Y, X.shape[0])
         self.shards_ = self._train(X, Y, 0, InMemory() if shards is None else shards, progress)
         self.n_features_in_ = X.shape[1]
@@ -71,7 +72,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
     def fit_labels(self, X: Any, Y_new: Any, *, shards: Shards | None = None, progress: Progress = silent) -> Self:
         """Train further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
         self._check_fitted()
-        X = check_X(X, self.n_features_in_)
+        X = self._rows(X, self.n_features_in_)
         Y = check_Y(Y_new, X.shape[0])
         added = self._train(X, Y, self.n_labels_, InMemory() if shards is None else shards, progress)
         self.shards_ = [*self.shards_, *added]
@@ -82,12 +83,12 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
     def rank(self, X: Any, k: int = 5) -> Ranking:
         """Return the k best labels of each row with their scores; places beyond the number of labels are -1."""
         self._check_fitted()
-        return linear.rank(check_X(X, self.n_features_in_), self.shards_, check_k(k), self.n_jobs)
+        return linear.rank(self._rows(X, self.n_features_in_), self.shards_, check_k(k), self.n_jobs)
 
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score exceeds `threshold`."""
         self._check_fitted()
-        return linear.decide(check_X(X, self.n_features_in_), self.shards_, self.n_labels_, threshold, self.n_jobs)
+        return linear.decide(self._rows(X, self.n_features_in_), self.shards_, self.n_labels_, threshold, self.n_jobs)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return the scores of chosen labels, (n_samples, len(labels)); all labels at once would not fit in memory."""
@@ -95,7 +96,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         chosen = np.atleast_1d(np.asarray(labels))
         if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= self.n_labels_):
             raise InputError(f"labels are whole numbers from 0 to {self.n_labels_ - 1}")
-        return linear.scores_of(check_X(X, self.n_features_in_), self.shards_, chosen.astype(np.int64))
+        return linear.scores_of(self._rows(X, self.n_features_in_), self.shards_, chosen.astype(np.int64))
 
     @classmethod
     def from_shards(cls, params: Mapping[str, Any], shards: Sequence[Shard], n_features: int) -> Self:
@@ -173,6 +174,11 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"fit_bias must be True, False or 'free'; got {self.fit_bias!r}")
         bias: Any = biases[self.fit_bias]
         return SquaredHinge(self.tol, self.prune, bias, self.max_rounds, int(self.random_state))
+
+    def _rows(self, X: Any, n_features: int | None = None) -> sp.csr_matrix:
+        """Check X and scale its rows where that is wanted."""
+        X = check_X(X, n_features)
+        return scale_rows(X) if self.unit_rows else X
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "shards_"):
