@@ -16,7 +16,7 @@ from unmissed.ranking import Ranking
 from unmissed.solvers.design import by_frequency
 from unmissed.solvers.shard import Shard
 
-FEW = 512  # up to this many rows are scored straight from the shards; laying out dense tiles would cost more
+FEW = 256  # up to this many rows are scored straight from the shards; laying out dense tiles would cost more
 _ROWS = 512  # rows that one thread takes at a time
 
 Scores = npt.NDArray[np.float32]
