@@ -26,9 +26,12 @@ def load_corpus(folder: Path, cache: Path | None = None) -> Corpus:
     """Load a data set's train and test part; `cache` keeps the matrices between benchmarks."""
     kept = None if cache is None else cache / folder.name
     if kept is not None and kept.is_dir():
-        return Corpus(*(sp.load_npz(kept / f"{name}.npz") for name in ("X", "Y", "X_test", "Y_test")))
-    corpus = _from_text(folder) if (folder / "train.jsonl.xz").is_file() else _from_xmc(folder)
-    if kept is not None:
+        corpus = Corpus(*(sp.load_npz(kept / f"{name}.npz") for name in ("X", "Y", "X_test", "Y_test")))
+    else:
+        corpus = _from_text(folder) if (folder / "train.jsonl.xz").is_file() else _from_xmc(folder)
+    for matrix in (corpus.X, corpus.Y, corpus.X_test, corpus.Y_test):
+        matrix.sum_duplicates()  # sorted rows, as `unmissed.data.load` gives them
+    if kept is not None and not kept.is_dir():
         kept.mkdir(parents=True)
         for name in ("X", "Y", "X_test", "Y_test"):
             sp.save_npz(kept / f"{name}.npz", sp.csr_matrix(getattr(corpus, name)), compressed=False)

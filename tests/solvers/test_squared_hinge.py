@@ -105,10 +105,16 @@ def test_a_cost_of_zero_ignores_the_positives():
     assert ignored.objective[0] == pytest.approx(absent.objective[0], rel=1e-4)
 
 
-def test_rounds_that_run_out_are_reported_in_the_gap():
+@pytest.mark.parametrize("max_rounds", [1, 2, 3])
+def test_rounds_that_run_out_are_reported_in_the_gap(max_rounds):
     X, Y = make_problem(10)
-    shard = solve(SquaredHinge(tol=1e-9, max_rounds=1), X, Y)
-    assert (shard.gap > 1e-9).any(), "one round cannot reach 1e-9, and the certificate says so"
+    shard = solve(SquaredHinge(tol=1e-9, prune=0.0, max_rounds=max_rounds), X, Y)
+    assert (shard.gap > 1e-9).any(), "few rounds cannot reach 1e-9, and the certificate says so"
+    W = dense_weights(shard, X.shape[1])
+    for label in range(Y.shape[1]):
+        y = Y[:, [label]].toarray().ravel() > 0
+        reached = naive_objective(X, y, W[label], float(shard.bias[label]), 1.0, 1.0, "regularised")
+        assert shard.objective[label] == pytest.approx(reached, rel=1e-5), "the certificate is that of these weights"
 
 
 def test_pruning_drops_small_weights_alone():

@@ -97,6 +97,32 @@ def lane_slack(indptr, indices, values, W, bias, pos_indptr, pos_lanes, slack, l
 
 
 @kernel()
+def label_slack(indptr, indices, values, w, bias, is_positive, slack):
+    """Do what `lane_slack` does for one label alone, adding in the same order; return the label's loss."""
+    loss = 0.0
+    for row in range(indptr.shape[0] - 1):
+        slack[row] = _ZERO
+        if is_positive[row]:
+            continue
+        score = bias
+        end = np.uint64(indptr[row + 1])
+        at = np.uint64(indptr[row])
+        while at + np.uint64(3) < end:
+            at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
+            score += (values[at] * w[indices[at]] + values[at1] * w[indices[at1]]) + (
+                values[at2] * w[indices[at2]] + values[at3] * w[indices[at3]]
+            )
+            at += np.uint64(4)
+        while at < end:
+            score += values[at] * w[indices[at]]
+            at += np.uint64(1)
+        slack[row] = max(_ONE + score, _ZERO)
+        if slack[row] > _ZERO:
+            loss += np.float64(_loss(-score))
+    return loss
+
+
+@kernel()
 def _lane_scores(indices, values, begin, end, W, bias, score):
     """Set score = x.W + bias for one row, four non-zeros at a time."""
     for lane in range(LANES):

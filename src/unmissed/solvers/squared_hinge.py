@@ -26,6 +26,7 @@ from unmissed.solvers.shard import Shard
 from unmissed.solvers.workspace import Workspace
 
 Bias = Literal["regularised", "free", "none"]
+_ROUNDS_TOGETHER = 2  # most labels are done after two; then those that are not wait for one another
 Kept = tuple[Rows, Floats]  # the places of the weights that stay, and the weights
 
 
@@ -77,9 +78,8 @@ class SquaredHinge:
         kept: dict[int, Kept] = {}
         waiting: list[Label] = []
 
-        def finish(group: Sequence[Label]) -> None:
-            """Do a round; keep the weights of labels that are done, let the others wait."""
-            workspace.round(group, self.tol)
+        def settle(group: Sequence[Label]) -> None:
+            """Keep the weights of labels that are done; the others wait for their next round."""
             for label in group:
                 if label.gap <= self.tol or label.rounds >= self.max_rounds:
                     kept[label.number] = _prune(label.w, self.prune)
@@ -90,11 +90,13 @@ class SquaredHinge:
         for left in range(0, len(labels), LANES):
             group = labels[left : left + LANES]
             workspace.sweep(group, start)
-            workspace.round(group, self.tol)
-            finish(group)
+            for _ in range(min(_ROUNDS_TOGETHER, self.max_rounds)):
+                workspace.round(group, self.tol, self.max_rounds)
+            settle(group)
         while waiting:
             group, waiting = waiting[:LANES], waiting[LANES:]
-            finish(group)
+            workspace.round(group, self.tol, self.max_rounds)
+            settle(group)
         return self._shard(design, block, labels, kept)
 
     def _shard(self, design: Design, block: LabelBlock, labels: Sequence[Label], kept: dict[int, Kept]) -> Shard:

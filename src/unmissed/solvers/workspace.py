@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.kernels.ascent import best_shift, dots, row_add
-from unmissed.kernels.lanes import LANES, count_awake, lane_slack, lane_sweep, list_awake, turn
+from unmissed.kernels.lanes import LANES, count_awake, label_slack, lane_slack, lane_sweep, list_awake, turn
 from unmissed.losses.margin import squared_hinge_value
 from unmissed.solvers.design import Design, Floats
 from unmissed.solvers.label import Label, Rows, Start
 
+Passed = tuple[float, Rows, Floats]  # a label's loss over negatives, its violated rows, by how much
+
 _SWEEPS = 2
+_ALONE = 8  # up to this many labels a pass label by label is cheaper than one in lanes
 _EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
 _EARLY_EPOCHS = 1
 _LATE_EPOCHS = 30
@@ -64,30 +67,45 @@ class Workspace:
             for label in group:
                 label.ascend(design, _EARLY * abs(label.dual()), _EARLY_EPOCHS)
 
-    def round(self, group: Sequence[Label], tol: float) -> None:
-        """Certify labels; those whose gap exceeds `tol` take in the rows they missed and go on alone."""
-        design = self.design
+    def round(self, group: Sequence[Label], tol: float, max_rounds: int) -> None:
+        """Certify labels; those whose gap exceeds `tol` take in the rows they missed and go on alone.
+
+        A label in its last round is certified and left as it is, so that its certificate is that of its weights.
+        """
+        passed = self._pass_alone(group) if len(group) <= _ALONE else self._pass_in_lanes(group)
+        for label, (loss, rows, slack) in zip(group, passed, strict=True):
+            scores = self._positive_scores(label)
+            missed = float(np.sum(squared_hinge_value(scores.astype(np.float64))))
+            label.certify(label.penalty + label.cost_negative * loss + label.cost_positive * missed)
+            label.rounds += 1
+            if label.gap > tol and label.rounds < max_rounds:
+                self._improve(label, rows, slack, scores, tol)
+
+    def _pass_in_lanes(self, group: Sequence[Label]) -> list[Passed]:
+        """Pass over X once for all labels; return each label's loss over negatives and its violated rows."""
         for lane, label in enumerate(group):
-            if label.w.base is not self.weights or not np.shares_memory(label.w, self.weights[lane]):
+            if label.w.base is not self.weights:
                 self.weights[lane] = label.w
                 label.w = self.weights[lane]
         turn(self.weights, self.lanes)
         pos_indptr, pos_lanes, _, _ = self._lane_facts(group)
         loss = np.zeros(LANES)
         counts = np.zeros(LANES, np.int64)
-        lane_slack(*design.rows, self.lanes, self._biases(group), pos_indptr, pos_lanes, self.table, loss, counts)
-        scores = [self._positive_scores(label) for label in group]
-        for lane, label in enumerate(group):
-            missed = float(np.sum(squared_hinge_value(scores[lane].astype(np.float64))))
-            label.certify(label.penalty + label.cost_negative * loss[lane] + label.cost_positive * missed)
-            label.rounds += 1
-        if all(label.gap <= tol for label in group):
-            return
+        bias = self._biases(group)
+        lane_slack(*self.design.rows, self.lanes, bias, pos_indptr, pos_lanes, self.table, loss, counts)
         starts, rows, slack = self._list(counts)
-        for lane, label in enumerate(group):
-            if label.gap > tol:
-                begin, end = starts[lane], starts[lane + 1]
-                self._improve(label, rows[begin:end], slack[begin:end], scores[lane], tol)
+        parts = [slice(starts[lane], starts[lane + 1]) for lane in range(len(group))]
+        return [(float(loss[lane]), rows[part], slack[part]) for lane, part in enumerate(parts)]
+
+    def _pass_alone(self, group: Sequence[Label]) -> Iterator[Passed]:
+        """Give the same bits label by label, which is cheaper while few are left."""
+        slack = np.empty(self.design.n_samples, np.float32)
+        for label in group:
+            is_positive = np.zeros(self.design.n_samples, np.bool_)
+            is_positive[label.positives] = True
+            loss = label_slack(*self.design.rows, label.w, label.bias, is_positive, slack)
+            rows = np.flatnonzero(slack > 0).astype(np.int32)
+            yield float(loss), rows, slack[rows]
 
     def _improve(self, label: Label, rows: Rows, slack: Floats, scores: Floats, tol: float) -> None:
         """Take in the rows that stay violated when the bias falls to its best value, and go on alone."""
