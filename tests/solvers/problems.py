@@ -25,7 +25,8 @@ def make_problem(seed: int, n_samples: int = 120, n_features: int = 30, n_labels
 
 def solve(solver: SquaredHinge, X: Any, Y: Any, positive: Any = None, negative: Any = None) -> Shard:
     """Solve all labels as one block; costs default to 1."""
-    design, start = solver.prepare(X, 1.0)
+    design = solver.prepare(X)
+    start = solver.begin(design, 1.0)
     Y = sp.csc_matrix(Y)
     ones = np.ones(Y.shape[1])
     block = LabelBlock(

@@ -128,7 +128,8 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         done = sum(shard.n_labels for shard in finished.values())
         progress(done, n_labels)
         if done < n_labels:
-            design, start = solver.prepare(X, self.C)
+            design = solver.prepare(X)
+            start = solver.begin(design, self.C)
 
             def solve(block: LabelBlock) -> Shard:
                 return solver.solve(design, start, block)

@@ -21,7 +21,7 @@ def half_inverse(cost: float) -> np.float32:
 
 @dataclass(frozen=True)
 class Start:
-    """The solution of the label without positives, where every label begins: weights, bias, and the awake rows."""
+    """Near the solution of the label without positives, where all begin: weights, bias, and the awake rows."""
 
     w: Floats
     bias: np.float32

@@ -44,9 +44,12 @@ class SquaredHinge:
     max_rounds: int = 50
     seed: int = 0
 
-    def prepare(self, X: Any, cost: float) -> tuple[Design, Start]:
-        """Lay out X for all blocks, and solve the label without positives, whose rows all cost `cost`."""
-        design = lay_out(X, bias=self.bias != "none", seed=self.seed)
+    def prepare(self, X: Any) -> Design:
+        """Lay out X for all blocks."""
+        return lay_out(X, bias=self.bias != "none", seed=self.seed)
+
+    def begin(self, design: Design, cost: float) -> Start:
+        """Go one epoch towards the solution of the label without positives, whose rows all cost `cost`."""
         n = design.n_samples
         w = np.zeros(design.n_features, np.float32)
         a = np.zeros(n, np.float32)
@@ -62,11 +65,11 @@ class SquaredHinge:
             w,
             np.float32(centre),
             0.0,
-            1,  # one epoch: every label goes on from here, and a better start was seen to save nothing
+            1,  # every label goes on from here, and a better start was seen to save nothing
             self.seed,
         )
         awake = np.flatnonzero(a > 0).astype(np.int32)
-        return design, Start(w, np.float32(bias), centre, awake, a[awake])
+        return Start(w, np.float32(bias), centre, awake, a[awake])
 
     def solve(self, design: Design, start: Start, block: LabelBlock) -> Shard:
         """Solve every label of the block; the result does not depend on how labels are put into blocks."""
