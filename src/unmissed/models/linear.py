@@ -73,7 +73,7 @@ def _score(X: sp.csr_matrix, shards: Sequence[Shard], work: Work, n_jobs: int | 
         indices, ways = X.indices.astype(np.int32, copy=False), _straight(shards)
     else:
         place = by_frequency(X.indices, X.shape[1])
-        indices, ways = place[X.indices], _tiles(shards, place)
+        indices, ways = place[X.indices].view(np.uint32), _tiles(shards, place)  # unsigned: no wrap-around checks
     for first, n_labels, kernel, arguments in ways:
 
         def one(rows: slice, first: int = first, n_labels: int = n_labels, call: Any = (kernel, arguments)) -> None:
