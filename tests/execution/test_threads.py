@@ -11,6 +11,11 @@ def test_every_item_is_worked_on_once(n_jobs):
     assert sorted(Threads(n_jobs).map(lambda item: item * item, range(40))) == [item * item for item in range(40)]
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_none_is_an_item_like_any_other(n_jobs):
+    assert sorted(Threads(n_jobs).map(str, [1, None, 2])) == ["1", "2", "None"]
+
+
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_a_failure_reaches_the_caller(n_jobs):
     def work(item):

@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 from tests.solvers.problems import make_problem
 from unmissed.errors import InputError, NotFittedError
 from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning, linear
-from unmissed.propensity import Constant, Jain
+from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import InMemory
 
@@ -205,6 +205,20 @@ def test_parameters_survive_clone_and_fit(problem):
     assert model.get_params() == before
 
 
+def test_new_labels_cannot_take_the_propensities_of_old_ones(problem):
+    X, Y = problem
+    model = PWDiSMEC(propensity=FromTable(np.full(10, 0.5)), n_jobs=1).fit(X, Y[:, :10])
+    with pytest.raises(InputError, match="no entry for new labels"):
+        model.fit_labels(X, Y[:, 10:])
+
+
+def test_shards_of_another_block_size_are_refused(problem):
+    shards = InMemory()
+    DiSMEC(block_size=10, n_jobs=1).fit(*problem, shards=shards)
+    with pytest.raises(InputError, match="another block_size"):
+        DiSMEC(block_size=5, n_jobs=1).fit(*problem, shards=shards)
+
+
 def test_one_row_one_label_and_no_label_at_all():
     model = DiSMEC(n_jobs=1).fit(np.array([[1.0, 0.0]]), np.array([[1]]))
     assert model.rank(np.array([[1.0, 0.0]]), 2).labels.tolist() == [[0, -1]]
@@ -228,6 +242,8 @@ def test_labels_that_miss_the_tolerance_are_counted_and_named(problem):
         ({"fit_bias": "maybe"}, "fit_bias must be True, False or 'free'"),
         ({"block_size": 0}, "block_size"),
         ({"n_jobs": 0}, "n_jobs"),
+        ({"random_state": None}, "random_state"),
+        ({"random_state": -1}, "random_state"),
         ({"weighting": "unbiased"}, "not convex"),
         ({"weighting": "heavy"}, "heavy"),
     ],
@@ -245,13 +261,16 @@ def test_bad_matrices_are_refused(problem, fitted):
         DiSMEC().fit(X, 2 * Y)
     with pytest.raises(InputError, match="infinite or not a number"):
         DiSMEC().fit(np.array([[np.nan]]), [[1]])
+    with pytest.raises(InputError, match="too long for float32"):
+        DiSMEC().fit(np.array([[1e20], [1.0]]), [[1], [0]])
     with pytest.raises(InputError, match="two dimensions"):
         DiSMEC().fit(X, np.ones(150))
     with pytest.raises(InputError, match="X has 3 features, the model was fitted on 40"):
         fitted.rank(np.ones((1, 3)))
     with pytest.raises(InputError, match="k is a whole number"):
         fitted.rank(X, 0)
-    with pytest.raises(InputError, match="from 0 to 19"):
-        fitted.decision_function(X, [20])
+    for labels in ([20], [[0, 1]], [0.5]):
+        with pytest.raises(InputError, match="from 0 to 19"):
+            fitted.decision_function(X, labels)
     with pytest.raises(NotFittedError):
         DiSMEC().rank(X)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from tests.solvers.problems import dense_weights, make_problem, naive_objective, naive_optimum, solve
+from unmissed.models import PWDiSMEC
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 EXACT = SquaredHinge(tol=1e-5, prune=0.0)
@@ -73,26 +74,63 @@ def test_permuted_rows_features_and_labels_change_nothing():
     assert pytest.approx(W[labels][:, features], abs=5e-3) == V
 
 
-def test_bits_do_not_depend_on_the_labels_beside():
+@pytest.mark.parametrize(("tol", "fit_bias"), [(1e-3, True), (1e-5, True), (1e-4, "free")])
+def test_bits_do_not_depend_on_the_labels_beside(tol, fit_bias):
     X, Y = make_problem(7, n_labels=90)
-    together = solve(SquaredHinge(), X, Y)
-    W = dense_weights(together, X.shape[1])
-    from unmissed.models import DiSMEC
+    models = [PWDiSMEC(tol=tol, fit_bias=fit_bias, block_size=size, n_jobs=2).fit(X, Y) for size in (200, 1, 7, 64)]
+    joined = [
+        {
+            "W": np.vstack([dense_weights(shard, X.shape[1]) for shard in model.shards_]),
+            **{
+                name: np.concatenate([getattr(shard, name) for shard in model.shards_])
+                for name in ("bias", "objective", "gap", "epochs")
+            },
+        }
+        for model in models
+    ]
+    for other in joined[1:]:
+        for name, values in joined[0].items():
+            assert np.array_equal(other[name], values), name
 
-    for size in (1, 7, 64, 200):
-        model = DiSMEC(block_size=size, n_jobs=2).fit(X, Y)
-        apart = np.vstack([dense_weights(shard, X.shape[1]) for shard in model.shards_])
-        assert np.array_equal(apart, W), f"blocks of {size}"
-        assert np.array_equal(np.concatenate([shard.gap for shard in model.shards_]), together.gap)
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("cost", [0.01, 1.0, 30.0])
+def test_the_gap_of_a_free_bias_bounds_the_excess(seed, cost):
+    X, Y = make_problem(seed, n_samples=40, n_features=6, n_labels=3)
+    costs = np.full(3, cost)
+    shard = solve(SquaredHinge(tol=1e-3, prune=0.0, bias="free"), X, Y, costs, costs)
+    for label in range(3):
+        y = Y[:, [label]].toarray().ravel() > 0
+        best = naive_optimum(X, y, cost, cost, "free")
+        assert shard.objective[label] - best <= shard.gap[label] * shard.objective[label] + 2e-6 * best
+        assert shard.gap[label] <= 1e-3
+
+
+def test_the_gap_of_a_free_bias_that_hardly_moves_is_honest():
+    X = sp.csr_matrix(np.full((4, 1), 0.001, np.float32))
+    shard = solve(SquaredHinge(prune=0.0, bias="free"), X, [[1], [0], [0], [0]], [0.01], [0.01])
+    best = naive_optimum(X, np.array([True, False, False, False]), 0.01, 0.01, "free")
+    assert shard.objective[0] - best <= shard.gap[0] * shard.objective[0] + 1e-9
+
+
+@pytest.mark.parametrize("cost", [1e-8, 1e-3])
+def test_tiny_costs_are_solved_as_they_are(cost):
+    X, Y = make_problem(13, n_labels=2)
+    shard = solve(SquaredHinge(prune=0.0), X, Y, np.full(2, cost), np.full(2, cost))
+    assert (shard.gap <= 1e-3).all()
+    best = naive_optimum(X, Y[:, [0]].toarray().ravel() > 0, cost, cost, "regularised")
+    assert shard.objective[0] == pytest.approx(best, rel=2e-3)
 
 
 @pytest.mark.parametrize("fill", [0.0, 1.0])
-def test_labels_on_no_row_and_on_every_row_are_solved(fill):
+@pytest.mark.parametrize("bias", ["regularised", "free"])
+def test_labels_on_no_row_and_on_every_row_are_solved(fill, bias):
     X, _ = make_problem(8)
     Y = np.full((X.shape[0], 1), fill, np.float32)
-    shard = solve(EXACT, X, Y)
-    best = naive_optimum(X, Y.ravel() > 0, 1.0, 1.0, "regularised")
-    assert shard.objective[0] == pytest.approx(best, rel=2e-5)
+    shard = solve(SquaredHinge(tol=1e-5, prune=0.0, bias=bias), X, Y)
+    best = naive_optimum(X, Y.ravel() > 0, 1.0, 1.0, bias)
+    assert shard.objective[0] == pytest.approx(best, rel=2e-5, abs=1e-9)
+    assert shard.gap[0] <= 1e-5
     scores = X @ dense_weights(shard, X.shape[1])[0] + shard.bias[0]
     assert (np.sign(scores) == (1 if fill else -1)).all()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from unmissed.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_END = object()
 
 
 class Executor(Protocol):
@@ -46,12 +47,12 @@ class Threads:
             source = iter(items)
             try:
                 while True:
-                    while len(waiting) < 2 * self.n_jobs and (item := next(source, None)) is not None:
-                        waiting.add(pool.submit(function, item))
+                    while len(waiting) < 2 * self.n_jobs and (item := next(source, _END)) is not _END:
+                        waiting.add(pool.submit(function, cast(Item, item)))
                     if not waiting:
                         return
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in done:
+                    for future in sorted(done, key=lambda one: one.exception() is not None):  # failures last
                         yield future.result()
             finally:
                 for future in waiting:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.errors import InputError
 from unmissed.models.one_vs_rest import OneVsRest
-from unmissed.propensity import Costs, Jain, Propensity, costs
+from unmissed.progress import Progress, silent
+from unmissed.propensity import Costs, FromTable, Jain, Propensity, costs
+from unmissed.solvers.shard import Shards
 
 
 class DiSMEC(OneVsRest):
@@ -89,6 +94,12 @@ class PWDiSMEC(OneVsRest):
         self.block_size = block_size
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def fit_labels(self, X: Any, Y_new: Any, *, shards: Shards | None = None, progress: Progress = silent) -> Self:
+        """Train further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
+        if isinstance(self.propensity, FromTable):
+            raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
+        return super().fit_labels(X, Y_new, shards=shards, progress=progress)
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         propensity = Jain() if self.propensity is None else self.propensity

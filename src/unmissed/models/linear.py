@@ -67,8 +67,8 @@ def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.
 def _score(X: sp.csr_matrix, shards: Sequence[Shard], work: Work, n_jobs: int | None) -> None:
     """Call work(first label, rows, scores) for each shard or tile and piece of rows; threads share the rows."""
     indptr, data = X.indptr.astype(np.int64), X.data
-    threads = Threads(n_jobs)
     pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
+    threads = Threads(n_jobs if len(pieces) > 1 else 1)
     if X.shape[0] <= FEW:
         indices, ways = X.indices.astype(np.int32, copy=False), _straight(shards)
     else:

@@ -94,7 +94,8 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         """Return the scores of chosen labels, (n_samples, len(labels)); all labels at once would not fit in memory."""
         self._check_fitted()
         chosen = np.atleast_1d(np.asarray(labels))
-        if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= self.n_labels_):
+        known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
+        if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):
             raise InputError(f"labels are whole numbers from 0 to {self.n_labels_ - 1}")
         return linear.scores_of(self._rows(X, self.n_features_in_), self.shards_, chosen.astype(np.int64))
 
@@ -124,6 +125,8 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         for begin in range(0, n_labels, self.block_size):
             shard = shards.get(first + begin)
             if shard is not None:
+                if shard.n_labels != min(self.block_size, n_labels - begin):
+                    raise InputError(f"the shard of label {first + begin} was made with another block_size")
                 finished[first + begin] = shard
         done = sum(shard.n_labels for shard in finished.values())
         progress(done, n_labels)
@@ -170,6 +173,8 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"prune must be at least 0; got {self.prune!r}")
         if not 1 <= self.block_size <= MOST_LABELS or self.max_rounds < 1:
             raise InputError(f"block_size must be from 1 to {MOST_LABELS} and max_rounds at least 1")
+        if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
+            raise InputError(f"random_state must be a whole number, at least 0; got {self.random_state!r}")
         biases = {True: "regularised", False: "none", "free": "free"}
         if self.fit_bias not in biases:
             raise InputError(f"fit_bias must be True, False or 'free'; got {self.fit_bias!r}")
@@ -199,5 +204,5 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
 
 def _uncertified(shards: Sequence[Shard], tol: float) -> npt.NDArray[np.int64]:
     return np.concatenate(
-        [np.flatnonzero(shard.gap > tol) + shard.first for shard in shards] or [np.empty(0, np.int64)]
+        [np.flatnonzero(~(shard.gap <= tol)) + shard.first for shard in shards] or [np.empty(0, np.int64)]
     )

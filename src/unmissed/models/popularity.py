@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from unmissed.errors import InputError, NotFittedError
-from unmissed.models.base import check_X, check_Y
+from unmissed.errors import NotFittedError
+from unmissed.models.base import check_k, check_X, check_Y
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard, Shards
@@ -45,8 +45,7 @@ class Popularity(BaseEstimator):  # type: ignore[misc]
     def rank(self, X: Any, k: int = 5) -> Ranking:
         """Return the k most frequent labels, the same ones for each row; equal counts in rising order of label."""
         self._check_fitted()
-        if k < 1:
-            raise InputError(f"k is {k}; expected at least 1")
+        k = check_k(k)
         n_samples = check_X(X, self.n_features_in_).shape[0]
         counts = self.label_counts_
         best = np.lexsort((np.arange(counts.size), -counts))[:k]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.errors import InputError
 from unmissed.kernels.arrange import count_features, reorder
 
 Floats = npt.NDArray[np.float32]
@@ -94,5 +95,7 @@ def lay_out(X: Any, *, bias: bool, seed: int) -> Design:
     reorder(
         indptr, indices, np.ascontiguousarray(X.data), order, place_of_feature, new_indptr, new_indices, values, norms
     )
+    if not np.isfinite(norms).all():
+        raise InputError("X holds a row too long for float32; scale its features down")
     use_bias = np.float32(1 if bias else 0)
     return Design(new_indptr, new_indices, values, norms + use_bias, place_of_row, place_of_feature, use_bias)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.kernels.ascent import ascend, squared_length
+from unmissed.kernels.ascent import ascend, row_add, squared_length
 from unmissed.solvers.design import Design, Floats
 
 Rows = npt.NDArray[np.int32]
-_LEAST_COST = 1e-6  # 0 to float32; a cost of exactly 0 would make h infinite
+_LEAST_COST = 1e-30  # a cost of exactly 0 would make h infinite
 
 
 def half_inverse(cost: float) -> np.float32:
@@ -25,6 +25,7 @@ class Start:
 
     w: Floats
     bias: np.float32
+    free: bool
     centre: float
     rows: Rows
     a: Floats
@@ -43,6 +44,7 @@ class Label:
         self.h_positive, self.h_negative = half_inverse(costs[0]), half_inverse(costs[1])
         self.w = start.w
         self.bias = start.bias
+        self.free = start.free
         self.centre = start.centre
         self.seed = seed + 1_000_003 * number
         self.rounds = 0
@@ -99,15 +101,39 @@ class Label:
         a = self.a.astype(np.float64)
         return float(np.sum(a - 0.5 * self.hs * a * a)) - self.penalty - self.centre * self.offset
 
-    def certify(self, primal: float) -> None:
-        """Note the objective and the relative duality gap.
+    def free_dual(self, design: Design) -> float:
+        """Return a lower bound of a free bias's objective.
 
-        While a free bias still moves, what its offset costs is no part of the objective; its square, which bounds how
-        far the optimum of the moving problem lies from that of the free one, is added to the gap.
+        Its dual asks that the a of positives and of negatives have the same sum: the heavier side is scaled down to
+        the lighter one.
         """
-        moving = self.offset**2 if self.centre else 0.0
-        self.objective = primal - 0.5 * moving
-        self.gap = abs(primal - self.dual() + moving) / max(primal, np.finfo(float).tiny)
+        n = len(self.positives)
+        sums = self.a[:n].sum(dtype=np.float64), self.a[n:].sum(dtype=np.float64)
+        if not min(sums) > 0:
+            return 0.0
+        scales = min(1.0, sums[1] / sums[0]), min(1.0, sums[0] / sums[1])
+        a = self.a.astype(np.float64) * np.where(self.signs > 0, *scales)
+        from_positives = np.zeros_like(self.w)
+        for row, weight in zip(self.positives, self.a[:n], strict=True):
+            begin, end = design.indptr[row], design.indptr[row + 1]
+            row_add(design.indices[begin:end], design.values[begin:end], weight, from_positives)
+        w = scales[0] * from_positives.astype(np.float64) + scales[1] * (self.w.astype(np.float64) - from_positives)
+        return float(np.sum(a - 0.5 * self.hs * a * a)) - 0.5 * float(squared_length(w))
+
+    def certify(self, design: Design, loss: float) -> None:
+        """Note the objective of these weights and the relative duality gap; one that is not finite bounds nothing."""
+        if self.free and len(self.positives) == design.n_samples:  # nothing to tell apart: b = 1 costs nothing
+            self.w[:], self.bias, self.objective, self.gap = 0, np.float32(1), 0.0, 0.0
+            return
+        self.objective = self.penalty + loss - (0.5 * self.offset**2 if self.free else 0.0)
+        dual = self.free_dual(design) if self.free else self.dual()
+        gap = abs(self.objective - dual) / max(self.objective, np.finfo(float).tiny)
+        self.gap = float(gap) if np.isfinite(gap) else np.inf
+
+    def forget(self) -> None:
+        """Let go of the working set and the weights once they are kept elsewhere."""
+        self.w = self.a = self.signs = self.hs = np.empty(0, np.float32)
+        self.rows = np.empty(0, np.int32)
 
     def recentre(self) -> None:
         """Let the penalty of a free bias begin anew at the bias reached: a proximal step; the dual stays valid."""

@@ -23,7 +23,7 @@ from unmissed.kernels.lanes import LANES
 from unmissed.solvers.design import Design, Floats, LabelBlock, lay_out
 from unmissed.solvers.label import Label, Rows, Start, half_inverse
 from unmissed.solvers.shard import Shard
-from unmissed.solvers.workspace import Workspace
+from unmissed.solvers.workspace import ALONE, Workspace
 
 Bias = Literal["regularised", "free", "none"]
 _ROUNDS_TOGETHER = 2  # most labels are done after two; then those that are not wait for one another
@@ -69,7 +69,7 @@ class SquaredHinge:
             self.seed,
         )
         awake = np.flatnonzero(a > 0).astype(np.int32)
-        return Start(w, np.float32(bias), centre, awake, a[awake])
+        return Start(w, np.float32(bias), self.bias == "free", centre, awake, a[awake])
 
     def solve(self, design: Design, start: Start, block: LabelBlock) -> Shard:
         """Solve every label of the block; the result does not depend on how labels are put into blocks."""
@@ -86,6 +86,7 @@ class SquaredHinge:
             for label in group:
                 if label.gap <= self.tol or label.rounds >= self.max_rounds:
                     kept[label.number] = _prune(label.w, self.prune)
+                    label.forget()
                 else:
                     label.w = label.w.copy()
                     waiting.append(label)
@@ -93,9 +94,15 @@ class SquaredHinge:
         for left in range(0, len(labels), LANES):
             group = labels[left : left + LANES]
             workspace.sweep(group, start)
+            left_over: Sequence[Label] = group
             for _ in range(min(_ROUNDS_TOGETHER, self.max_rounds)):
-                workspace.round(group, self.tol, self.max_rounds)
+                workspace.round(left_over if len(left_over) <= ALONE else group, self.tol, self.max_rounds)
+                left_over = [label for label in group if not label.gap <= self.tol]
             settle(group)
+            while len(waiting) >= LANES:
+                group, waiting = waiting[:LANES], waiting[LANES:]
+                workspace.round(group, self.tol, self.max_rounds)
+                settle(group)
         while waiting:
             group, waiting = waiting[:LANES], waiting[LANES:]
             workspace.round(group, self.tol, self.max_rounds)

@@ -16,7 +16,7 @@ from unmissed.solvers.label import Label, Rows, Start
 Passed = tuple[float, Rows, Floats]  # a label's loss over negatives, its violated rows, by how much
 
 _SWEEPS = 2
-_ALONE = 8  # up to this many labels a pass label by label is cheaper than one in lanes
+ALONE = 8  # up to this many labels a pass label by label is cheaper than one in lanes
 _EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
 _EARLY_EPOCHS = 1
 _LATE_EPOCHS = 30
@@ -39,7 +39,7 @@ class Workspace:
         self._begin(group, start)
         pos_indptr, pos_lanes, h_positive, h_negative = self._lane_facts(group)
         self.table[:] = 0
-        self.table[start.rows] = start.a[:, None]
+        self.table[start.rows, : len(group)] = start.a[:, None]
         for sweep in range(_SWEEPS):
             if sweep:
                 self.table[:] = 0
@@ -72,19 +72,19 @@ class Workspace:
 
         A label in its last round is certified and left as it is, so that its certificate is that of its weights.
         """
-        passed = self._pass_alone(group) if len(group) <= _ALONE else self._pass_in_lanes(group)
+        passed = self._pass_alone(group) if len(group) <= ALONE else self._pass_in_lanes(group)
         for label, (loss, rows, slack) in zip(group, passed, strict=True):
             scores = self._positive_scores(label)
             missed = float(np.sum(squared_hinge_value(scores.astype(np.float64))))
-            label.certify(label.penalty + label.cost_negative * loss + label.cost_positive * missed)
+            label.certify(self.design, label.cost_negative * loss + label.cost_positive * missed)
             label.rounds += 1
-            if label.gap > tol and label.rounds < max_rounds:
+            if not label.gap <= tol and label.rounds < max_rounds:
                 self._improve(label, rows, slack, scores, tol)
 
     def _pass_in_lanes(self, group: Sequence[Label]) -> list[Passed]:
         """Pass over X once for all labels; return each label's loss over negatives and its violated rows."""
         for lane, label in enumerate(group):
-            if label.w.base is not self.weights:
+            if not np.may_share_memory(label.w, self.weights[lane]):
                 self.weights[lane] = label.w
                 label.w = self.weights[lane]
         turn(self.weights, self.lanes)
@@ -114,7 +114,7 @@ class Workspace:
             shift = best_shift(slack, scores, label.cost_positive, label.cost_negative, label.offset)
         missed = rows[slack > -_TAKE * shift]
         label.take_in(np.setdiff1d(missed, label.rows, assume_unique=True))
-        if label.centre:
+        if label.free:
             label.recentre()
         late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
         label.ascend(self.design, late * tol * label.objective, _LATE_EPOCHS)
