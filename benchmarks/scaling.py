@@ -49,7 +49,7 @@ def main() -> None:
         one, first = train(X, part, "none", 1)
         two, second = train(X, part, "none", 2)
         same = all(
-            np.array_equal(a.weights, b.weights) and np.array_equal(a.bias, b.bias)
+            all(np.array_equal(a.arrays[name], b.arrays[name]) for name in a.arrays)
             for a, b in zip(first.shards_, second.shards_, strict=True)
         )
         print(
