@@ -40,20 +40,27 @@ def written_aside(target: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file aside, flush it to the disk and rename it into place."""
-    path = Path(path)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+@contextmanager
+def file_aside(target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Give a stream to a fresh file beside `target`; on success it is flushed and renamed, on failure removed."""
+    target = Path(target)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        os.chmod(name, 0o666 & ~_umask())  # as any new file; temporary ones are private
+        os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file aside, flush it to the disk and rename it into place."""
+    with file_aside(path) as stream:
+        stream.write(text.encode())
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.archive import file_aside
 from unmissed.errors import InputError
 
 
@@ -71,18 +71,8 @@ class Ranking:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the ranking to a `.npz` file, aside first and then renamed into place."""
         target = Path(path)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".npz", delete=False) as aside:
-            try:
-                np.savez(aside, labels=self.labels, scores=self.scores)
-                aside.flush()
-                os.fsync(aside.fileno())
-                aside.close()
-                os.chmod(aside.name, 0o666 & ~_umask())  # as any new file; temporary ones are private
-                os.replace(aside.name, target)
-            except BaseException:
-                aside.close()
-                Path(aside.name).unlink(missing_ok=True)
-                raise
+        with file_aside(target) as aside:
+            np.savez(aside, labels=self.labels, scores=self.scores)
         return target
 
     @classmethod
@@ -108,12 +98,6 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
         raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 where a place is empty")
     return labels.astype(np.int32, copy=False)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _check_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:

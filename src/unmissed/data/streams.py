@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from unmissed.archive import file_aside
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 
@@ -87,20 +87,8 @@ def write_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Give a stream that is compressed as the path's suffix says; the file appears whole or not at all."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as raw:
-            with _compressor(raw, target.suffix.lower()) as stream:
-                yield stream
-            raw.flush()
-            os.fsync(raw.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with file_aside(target) as raw, _compressor(raw, target.suffix.lower()) as stream:
+        yield stream
 
 
 def _line_reached(path: str | os.PathLike[str]) -> int:

@@ -99,14 +99,11 @@ class SquaredHinge:
                 workspace.round(left_over if len(left_over) <= ALONE else group, self.tol, self.max_rounds)
                 left_over = [label for label in group if not label.gap <= self.tol]
             settle(group)
-            while len(waiting) >= LANES:
+            enough = LANES if left + LANES < len(labels) else 1
+            while len(waiting) >= enough:
                 group, waiting = waiting[:LANES], waiting[LANES:]
                 workspace.round(group, self.tol, self.max_rounds)
                 settle(group)
-        while waiting:
-            group, waiting = waiting[:LANES], waiting[LANES:]
-            workspace.round(group, self.tol, self.max_rounds)
-            settle(group)
         return self._shard(design, block, labels, kept)
 
     def _shard(self, design: Design, block: LabelBlock, labels: Sequence[Label], kept: dict[int, Kept]) -> Shard:
