@@ -117,16 +117,14 @@ def ours(X: Any, positives: Positives, tol: float, whole: bool = False) -> Train
 
     solver = SquaredHinge(tol=tol)
     ones = np.ones(len(positives))
-    starts = np.cumsum([0, *map(len, positives)])
+    block = LabelBlock(0, np.cumsum([0, *map(len, positives)]), np.concatenate(positives), ones, ones)
     for _ in range(2):
         begin = time.process_time()
-        design = solver.prepare(X)
+        prepared = solver.prepare(X)
         laid_out = time.process_time()
-        block = LabelBlock(0, starts, design.place_of_row[np.concatenate(positives)], ones, ones)
-        solver.solve(design, solver.begin(design, 1.0), block)
+        prepared.solve(block)
         seconds = time.process_time() - (begin if whole else laid_out)
-    unpruned = replace(solver, prune=0.0)
-    shard = unpruned.solve(design, unpruned.begin(design, 1.0), block)
+    shard = replace(solver, prune=0.0).prepare(X).solve(block)
     W = np.zeros((len(positives), X.shape[1] + 1))
     for label in range(shard.n_labels):
         features, weights = shard.of_label(label)

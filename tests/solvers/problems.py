@@ -25,18 +25,16 @@ def make_problem(seed: int, n_samples: int = 120, n_features: int = 30, n_labels
 
 def solve(solver: SquaredHinge, X: Any, Y: Any, positive: Any = None, negative: Any = None) -> Shard:
     """Solve all labels as one block; costs default to 1."""
-    design = solver.prepare(X)
-    start = solver.begin(design, 1.0)
     Y = sp.csc_matrix(Y)
     ones = np.ones(Y.shape[1])
     block = LabelBlock(
         first=0,
         starts=Y.indptr.astype(np.int64),
-        rows=design.place_of_row[Y.indices],
+        rows=Y.indices,
         positive=ones if positive is None else np.asarray(positive, float),
         negative=ones if negative is None else np.asarray(negative, float),
     )
-    return solver.solve(design, start, block)
+    return solver.prepare(X).solve(block)
 
 
 def dense_weights(shard: Shard, n_features: int) -> np.ndarray:

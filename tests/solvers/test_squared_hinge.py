@@ -1,5 +1,7 @@
 """The solver reaches the optimum, says so truthfully, and gives the same bits however labels are grouped."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,9 +10,13 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from tests.solvers.problems import dense_weights, make_problem, naive_objective, naive_optimum, solve
+from unmissed.errors import InputError
 from unmissed.models import PWDiSMEC
+from unmissed.solvers.buffers import scratch
+from unmissed.solvers.design import LabelBlock
 from unmissed.solvers.squared_hinge import SquaredHinge
 
+KINDS = {"regularised": True, "free": "free", "none": False}
 EXACT = SquaredHinge(tol=1e-5, prune=0.0)
 
 
@@ -19,7 +25,7 @@ EXACT = SquaredHinge(tol=1e-5, prune=0.0)
 def test_objective_is_the_least_and_the_gap_bounds_the_excess(bias):
     X, Y = make_problem(0, n_samples=60, n_features=12, n_labels=3)
     positive, negative = [1.0, 3.5, 0.4], [1.0, 1.0, 0.7]
-    shard = solve(SquaredHinge(tol=1e-5, prune=0.0, bias=bias), X, Y, positive, negative)
+    shard = solve(SquaredHinge(tol=1e-5, prune=0.0, fit_bias=KINDS[bias]), X, Y, positive, negative)
     W = dense_weights(shard, X.shape[1])
     for label in range(3):
         y = Y[:, [label]].toarray().ravel() > 0
@@ -47,7 +53,7 @@ def test_costs_of_one_give_linear_svc():
     ours = X @ dense_weights(shard, X.shape[1]).T + shard.bias
     for label in range(Y.shape[1]):
         y = Y[:, [label]].toarray().ravel()
-        theirs = LinearSVC(C=1.0, tol=1e-9, max_iter=100_000, random_state=0).fit(X.astype(float), y)
+        theirs = LinearSVC(C=1.0, tol=1e-6, max_iter=100_000, random_state=0).fit(X.astype(float), y)
         assert ours[:, label] == pytest.approx(theirs.decision_function(X), abs=6e-3)
 
 
@@ -98,7 +104,7 @@ def test_bits_do_not_depend_on_the_labels_beside(tol, fit_bias):
 def test_the_gap_of_a_free_bias_bounds_the_excess(seed, cost):
     X, Y = make_problem(seed, n_samples=40, n_features=6, n_labels=3)
     costs = np.full(3, cost)
-    shard = solve(SquaredHinge(tol=1e-3, prune=0.0, bias="free"), X, Y, costs, costs)
+    shard = solve(SquaredHinge(tol=1e-3, prune=0.0, fit_bias="free"), X, Y, costs, costs)
     for label in range(3):
         y = Y[:, [label]].toarray().ravel() > 0
         best = naive_optimum(X, y, cost, cost, "free")
@@ -108,7 +114,7 @@ def test_the_gap_of_a_free_bias_bounds_the_excess(seed, cost):
 
 def test_the_gap_of_a_free_bias_that_hardly_moves_is_honest():
     X = sp.csr_matrix(np.full((4, 1), 0.001, np.float32))
-    shard = solve(SquaredHinge(prune=0.0, bias="free"), X, [[1], [0], [0], [0]], [0.01], [0.01])
+    shard = solve(SquaredHinge(prune=0.0, fit_bias="free"), X, [[1], [0], [0], [0]], [0.01], [0.01])
     best = naive_optimum(X, np.array([True, False, False, False]), 0.01, 0.01, "free")
     assert shard.objective[0] - best <= shard.gap[0] * shard.objective[0] + 1e-9
 
@@ -127,7 +133,7 @@ def test_tiny_costs_are_solved_as_they_are(cost):
 def test_labels_on_no_row_and_on_every_row_are_solved(fill, bias):
     X, _ = make_problem(8)
     Y = np.full((X.shape[0], 1), fill, np.float32)
-    shard = solve(SquaredHinge(tol=1e-5, prune=0.0, bias=bias), X, Y)
+    shard = solve(SquaredHinge(tol=1e-5, prune=0.0, fit_bias=KINDS[bias]), X, Y)
     best = naive_optimum(X, Y.ravel() > 0, 1.0, 1.0, bias)
     assert shard.objective[0] == pytest.approx(best, rel=2e-5, abs=1e-9)
     assert shard.gap[0] <= 1e-5
@@ -143,15 +149,16 @@ def test_a_cost_of_zero_ignores_the_positives():
     assert ignored.objective[0] == pytest.approx(absent.objective[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("max_rounds", [1, 2, 3])
+@pytest.mark.parametrize("max_rounds", [1, 2])
 def test_rounds_that_run_out_are_reported_in_the_gap(max_rounds):
     X, Y = make_problem(10)
-    shard = solve(SquaredHinge(tol=1e-9, prune=0.0, max_rounds=max_rounds), X, Y)
-    assert (shard.gap > 1e-9).any(), "few rounds cannot reach 1e-9, and the certificate says so"
+    costs = np.full(5, 300.0)
+    shard = solve(SquaredHinge(tol=1e-6, prune=0.0, max_rounds=max_rounds), X, Y, costs, costs)
+    assert (shard.gap > 1e-6).any(), "few rounds cannot reach 1e-6, and the certificate says so"
     W = dense_weights(shard, X.shape[1])
     for label in range(Y.shape[1]):
         y = Y[:, [label]].toarray().ravel() > 0
-        reached = naive_objective(X, y, W[label], float(shard.bias[label]), 1.0, 1.0, "regularised")
+        reached = naive_objective(X, y, W[label], float(shard.bias[label]), 300.0, 300.0, "regularised")
         assert shard.objective[label] == pytest.approx(reached, rel=1e-5), "the certificate is that of these weights"
 
 
@@ -173,3 +180,90 @@ def test_empty_rows_and_unused_features_do_no_harm():
         y = labels[:, [label]].toarray().ravel() > 0
         assert shard.objective[label] == pytest.approx(naive_optimum(wide, y, 1.0, 1.0, "regularised"), rel=2e-5)
     assert shard.features.max() < 8, "a feature that never occurs gets no weight"
+
+
+def block_of(Y, rows=None, **changes):
+    """A block of all labels of Y; with `rows`, Y has those rows of a larger X alone."""
+    Y = sp.csc_matrix(Y)
+    numbers = Y.indices if rows is None else rows[Y.indices]
+    ones = np.ones(Y.shape[1])
+    return LabelBlock(**{"first": 0, "starts": Y.indptr, "rows": numbers, "positive": ones, "negative": ones} | changes)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("size", [0, 1, 30, 60])
+def test_a_subset_of_rows_is_solved_as_if_nothing_else_were_there(size):
+    X, Y = make_problem(14, n_samples=60, n_features=40, n_labels=3)
+    rows = np.sort(np.random.default_rng(size).permutation(60)[:size])
+    prepared = EXACT.prepare(X, rows)
+    inside, alone = prepared.solve(block_of(Y[rows], rows)), EXACT.prepare(X[rows]).solve(block_of(Y[rows]))
+    for name, values in alone.arrays.items():
+        assert np.array_equal(inside.arrays[name], values), name
+    assert prepared.design.n_features == len(np.unique(X[rows].indices)), "features of other rows take no room"
+
+
+def test_rows_outside_the_prepared_ones_are_refused():
+    X, _ = make_problem(15, n_samples=20, n_labels=1)
+    for rows in ([3, 2], [2, 2], [-1, 2], [4, 20], [0.5], [[1]]):
+        with pytest.raises(InputError, match="rows must be"):
+            EXACT.prepare(X, rows)
+    for chosen, named in ((None, 20), (None, -1), (np.arange(5), 5), (np.arange(0), 0)):
+        block = LabelBlock(0, np.array([0, 1]), np.array([named], np.int32), np.ones(1), np.ones(1))
+        with pytest.raises(InputError, match="a label block names a row"):
+            EXACT.prepare(X, chosen).solve(block)
+
+
+def test_each_label_starts_from_its_own_negative_cost():
+    X, Y = make_problem(16, n_labels=40)
+    negative = np.random.default_rng(0).uniform(0.5, 2, 40)  # more costs than starts are remembered
+    together = solve(EXACT, X, Y, negative=negative)
+    for label in (0, 17, 39):
+        alone = EXACT.prepare(X).solve(
+            block_of(Y[:, [label]], first=label, positive=np.ones(1), negative=negative[[label]])
+        )
+        assert alone.objective[0] == together.objective[label]
+        assert np.array_equal(dense_weights(alone, X.shape[1])[0], dense_weights(together, X.shape[1])[label])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"positive": [1.0, -1.0]}, "label 6 has the positive cost -1"),
+        ({"negative": [np.nan, 1.0]}, "label 5 has the negative cost nan"),
+        ({"positive": [np.inf, 1.0]}, "label 5 has the positive cost inf"),
+        ({"counter": [0.0, -0.5]}, "label 6 has a counter cost: its problem is not convex"),
+    ],
+)
+def test_costs_that_cannot_be_solved_are_refused(change, message):
+    X, Y = make_problem(17, n_labels=2)
+    with pytest.raises(InputError, match=message):
+        EXACT.prepare(X).solve(block_of(Y, first=5, **{name: np.array(costs) for name, costs in change.items()}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tol": "small"}, "tol must be a positive number"),
+        ({"tol": 1e-7}, "tol must be at least 1e-06"),
+        ({"prune": None}, "prune must be at least 0"),
+        ({"prune": np.nan}, "prune must be at least 0"),
+        ({"fit_bias": 1}, "fit_bias must be True, False or 'free'"),
+        ({"max_rounds": 0}, "max_rounds must be a whole number, at least 1"),
+        ({"max_rounds": 2.5}, "max_rounds must be a whole number, at least 1"),
+        ({"random_state": 2**63}, r"random_state must be a whole number, at least 0 and below 2\^62"),
+    ],
+)
+def test_bad_parameters_are_refused_when_a_solver_is_made(change, message):
+    with pytest.raises(InputError, match=message):
+        SquaredHinge(**change)
+
+
+def test_buffers_are_used_again_by_the_same_thread():
+    first = scratch("test", (3, 4))
+    assert np.may_share_memory(first, scratch("test", (2, 5)))
+    assert not np.may_share_memory(first, scratch("test", (30, 40)))
+    with ThreadPoolExecutor(1) as pool:
+        assert not np.may_share_memory(scratch("test", (30, 40)), pool.submit(scratch, "test", (30, 40)).result())
+    assert scratch("test", (2,), np.int64).dtype == np.int64
+    large = (2**25,)
+    assert not np.may_share_memory(scratch("test", large), scratch("test", large)), "large arrays are not held"

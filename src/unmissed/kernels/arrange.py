@@ -13,14 +13,27 @@ def count_features(indices, counts):
 
 
 @kernel()
-def reorder(indptr, indices, values, row_order, new_name, new_indptr, new_indices, new_values, norms):
-    """Copy the rows in another order with renamed features; `norms` gets |x|^2 of each copied row."""
+def count_rows(begins, ends, indices, counts, seen):
+    """Count the non-zeros of each feature over some rows, list in `seen` the features found; return how many."""
+    found = 0
+    for row in range(begins.shape[0]):
+        for at in range(begins[row], ends[row]):
+            feature = indices[at]
+            if counts[feature] == 0:
+                seen[found] = feature
+                found += 1
+            counts[feature] += 1
+    return found
+
+
+@kernel()
+def reorder(begins, ends, indices, values, new_name, new_indptr, new_indices, new_values, norms):
+    """Copy rows, each from begins to ends, with renamed features; `norms` gets |x|^2 of each copied row."""
     filled = 0
     new_indptr[0] = 0
-    for row in range(row_order.shape[0]):
-        old = row_order[row]
+    for row in range(begins.shape[0]):
         norm = np.float64(0)
-        for at in range(indptr[old], indptr[old + 1]):
+        for at in range(begins[row], ends[row]):
             value = values[at]
             new_indices[filled] = new_name[indices[at]]
             new_values[filled] = value

@@ -18,11 +18,10 @@ from unmissed.models.base import check_k, check_X, check_Y, scale_rows
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Costs
 from unmissed.ranking import Ranking
-from unmissed.solvers.design import Design, LabelBlock
+from unmissed.solvers.design import LabelBlock
+from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.shard import MOST_LABELS, InMemory, Shard, Shards
 from unmissed.solvers.squared_hinge import SquaredHinge
-
-LEAST_TOL = 1e-6
 
 
 class UncertifiedWarning(UserWarning):
@@ -119,8 +118,6 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         n_labels = Y.shape[1]
         Y = Y.tocsc()
         costs = self._costs(np.diff(Y.indptr).astype(np.int64), X.shape[0])
-        if np.any(costs.counter != 0):
-            raise InputError("the squared-hinge solver needs convex costs; weighting 'unbiased' is not convex")
         finished: dict[int, Shard] = {}
         for begin in range(0, n_labels, self.block_size):
             shard = shards.get(first + begin)
@@ -131,22 +128,15 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         done = sum(shard.n_labels for shard in finished.values())
         progress(done, n_labels)
         if done < n_labels:
-            design = solver.prepare(X)
-            start = solver.begin(design, self.C)
-
-            def solve(block: LabelBlock) -> Shard:
-                return solver.solve(design, start, block)
-
-            for shard in Threads(self.n_jobs).map(solve, self._blocks(design, Y, costs, first, finished)):
+            prepared = solver.prepare(X)
+            for shard in Threads(self.n_jobs).map(prepared.solve, self._blocks(Y, costs, first, finished)):
                 shards.put(shard)
                 finished[shard.first] = shards.get(shard.first) or shard
                 done += shard.n_labels
                 progress(done, n_labels)
         return [finished[begin] for begin in sorted(finished)]
 
-    def _blocks(
-        self, design: Design, Y: Any, costs: Costs, first: int, finished: Mapping[int, Shard]
-    ) -> Iterator[LabelBlock]:
+    def _blocks(self, Y: Any, costs: Costs, first: int, finished: Mapping[int, Shard]) -> Iterator[LabelBlock]:
         """Yield the label blocks that are still to do."""
         for begin in range(0, Y.shape[1], self.block_size):
             if first + begin in finished:
@@ -156,30 +146,18 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
             yield LabelBlock(
                 first=first + begin,
                 starts=(Y.indptr[begin : end + 1] - Y.indptr[begin]).astype(np.int64),
-                rows=design.place_of_row[Y.indices[part]],
+                rows=Y.indices[part],
                 positive=self.C * costs.positive[begin:end],
                 negative=self.C * costs.negative[begin:end],
+                counter=self.C * costs.counter[begin:end],
             )
 
     def _solver(self) -> SquaredHinge:
         """Check the parameters and make the solver of them."""
-        for name in ("C", "tol"):
-            value: Any = getattr(self, name)
-            if isinstance(value, str) or not 0 < value < np.inf:
-                raise InputError(f"{name} must be a positive number; got {value!r}")
-        if self.tol < LEAST_TOL:
-            raise InputError(f"tol must be at least {LEAST_TOL:g}, what float32 weights can certify; got {self.tol!r}")
-        if not self.prune >= 0:
-            raise InputError(f"prune must be at least 0; got {self.prune!r}")
-        if not 1 <= self.block_size <= MOST_LABELS or self.max_rounds < 1:
-            raise InputError(f"block_size must be from 1 to {MOST_LABELS} and max_rounds at least 1")
-        if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
-            raise InputError(f"random_state must be a whole number, at least 0; got {self.random_state!r}")
-        biases = {True: "regularised", False: "none", "free": "free"}
-        if self.fit_bias not in biases:
-            raise InputError(f"fit_bias must be True, False or 'free'; got {self.fit_bias!r}")
-        bias: Any = biases[self.fit_bias]
-        return SquaredHinge(self.tol, self.prune, bias, self.max_rounds, int(self.random_state))
+        check_positive("C", self.C)
+        if not 1 <= self.block_size <= MOST_LABELS:
+            raise InputError(f"block_size must be from 1 to {MOST_LABELS}; got {self.block_size!r}")
+        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
 
     def _rows(self, X: Any, n_features: int | None = None) -> sp.csr_matrix:
         """Check X and scale its rows where that is wanted."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from unmissed.kernels.ascent import ascend, row_add, squared_length
-from unmissed.solvers.design import Design, Floats
+from unmissed.solvers.design import Design, Floats, Rows
 
-Rows = npt.NDArray[np.int32]
 _LEAST_COST = 1e-30  # a cost of exactly 0 would make h infinite
 
 
@@ -42,6 +40,7 @@ class Label:
         self.positives = positives
         self.cost_positive, self.cost_negative = costs
         self.h_positive, self.h_negative = half_inverse(costs[0]), half_inverse(costs[1])
+        self.start = start
         self.w = start.w
         self.bias = start.bias
         self.free = start.free
@@ -129,6 +128,10 @@ class Label:
         dual = self.free_dual(design) if self.free else self.dual()
         gap = abs(self.objective - dual) / max(self.objective, np.finfo(float).tiny)
         self.gap = float(gap) if np.isfinite(gap) else np.inf
+
+    def leave_lanes(self) -> None:
+        """Move the weights out of the buffer that the next group takes over."""
+        self.w = self.w.copy()
 
     def forget(self) -> None:
         """Let go of the working set and the weights once they are kept elsewhere."""

@@ -11,133 +11,75 @@ block has enough of them to fill the lanes again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
-from unmissed.kernels.arrange import by_feature, keep
-from unmissed.kernels.ascent import ascend
-from unmissed.kernels.lanes import LANES
-from unmissed.solvers.design import Design, Floats, LabelBlock, lay_out
-from unmissed.solvers.label import Label, Rows, Start, half_inverse
+from unmissed.solvers import schedule
+from unmissed.solvers.builder import ShardBuilder
+from unmissed.solvers.design import Design, LabelBlock, lay_out
+from unmissed.solvers.dual_ascent import DualAscent, Starts
+from unmissed.solvers.label import Label
+from unmissed.solvers.parameters import check_bias, check_prune, check_rounds, check_seed, check_tol
 from unmissed.solvers.shard import Shard
-from unmissed.solvers.workspace import ALONE, Workspace
-
-Bias = Literal["regularised", "free", "none"]
-_ROUNDS_TOGETHER = 2  # most labels are done after two; then those that are not wait for one another
-Kept = tuple[Rows, Floats]  # the places of the weights that stay, and the weights
 
 
 @dataclass(frozen=True)
 class SquaredHinge:
-    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` rounds a label.
+    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` rounds per label.
 
-    `bias` is the constant feature: regularised like the weights (LIBLINEAR with -B 1), free, or none. Weights smaller
-    than `prune` become 0 after training. A negative cost (Costs.counter) makes the problem non-convex: not taken.
+    `fit_bias` is the constant feature: True for one that is penalised like the weights (LIBLINEAR with -B 1), "free"
+    for one that is not, False for none. Weights smaller than `prune` become 0 after training.
     """
 
     tol: float = 1e-3
     prune: float = 0.01
-    bias: Bias = "regularised"
+    fit_bias: bool | str = True
     max_rounds: int = 50
-    seed: int = 0
+    random_state: int = 0
 
-    def prepare(self, X: Any) -> Design:
-        """Lay out X for all blocks."""
-        return lay_out(X, bias=self.bias != "none", seed=self.seed)
+    def __post_init__(self) -> None:
+        check_tol(self.tol)
+        check_prune(self.prune)
+        check_bias(self.fit_bias)
+        check_rounds(self.max_rounds)
+        check_seed(self.random_state)
 
-    def begin(self, design: Design, cost: float) -> Start:
-        """Go one epoch towards the solution of the label without positives, whose rows all cost `cost`."""
-        n = design.n_samples
-        w = np.zeros(design.n_features, np.float32)
-        a = np.zeros(n, np.float32)
-        centre = -1.0 if self.bias == "free" else 0.0  # at -1 every negative is satisfied
-        bias, _ = ascend(
-            *design.rows,
-            design.norms,
-            design.use_bias,
-            np.arange(n, dtype=np.int32),
-            np.full(n, -1, np.float32),
-            np.full(n, half_inverse(cost)),
-            a,
-            w,
-            np.float32(centre),
-            0.0,
-            1,  # every label goes on from here, and a better start was seen to save nothing
-            self.seed,
-        )
-        awake = np.flatnonzero(a > 0).astype(np.int32)
-        return Start(w, np.float32(bias), self.bias == "free", centre, awake, a[awake])
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
+        """Lay out X (CSR, float32, canonical), or some of its rows (rising), for all blocks of labels."""
+        return PreparedSquaredHinge(self, X, rows)
 
-    def solve(self, design: Design, start: Start, block: LabelBlock) -> Shard:
+
+class PreparedSquaredHinge:
+    """A solver and rows of X; threads may share it."""
+
+    def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
+        self.solver = solver
+        self.design: Design = lay_out(X, bias=solver.fit_bias is not False, seed=int(solver.random_state), rows=rows)
+        self._starts = Starts(self.design, solver.fit_bias == "free", int(solver.random_state))
+
+    def solve(self, block: LabelBlock) -> Shard:
         """Solve every label of the block; the result does not depend on how labels are put into blocks."""
-        workspace = Workspace(design)
+        block.check_costs()
+        solver, places = self.solver, self.design.places(block.rows)
         labels = [
-            Label(block.first + at, block.positives(at), (block.positive[at], block.negative[at]), start, self.seed)
+            Label(
+                block.first + at,
+                places[block.starts[at] : block.starts[at + 1]],
+                (float(block.positive[at]), float(block.negative[at])),
+                self._starts.of(float(block.negative[at])),
+                int(solver.random_state),
+            )
             for at in range(block.n_labels)
         ]
-        kept: dict[int, Kept] = {}
-        waiting: list[Label] = []
+        builder = ShardBuilder(self.design, block.first, block.n_labels, solver.prune)
 
-        def settle(group: Sequence[Label]) -> None:
-            """Keep the weights of labels that are done; the others wait for their next round."""
-            for label in group:
-                if label.gap <= self.tol or label.rounds >= self.max_rounds:
-                    kept[label.number] = _prune(label.w, self.prune)
-                    label.forget()
-                else:
-                    label.w = label.w.copy()
-                    waiting.append(label)
+        def keep(label: Label) -> None:
+            at = label.number - block.first
+            builder.add(at, label.w, label.bias, label.objective, label.gap, label.epochs)
+            label.forget()
 
-        for left in range(0, len(labels), LANES):
-            group = labels[left : left + LANES]
-            workspace.sweep(group, start)
-            left_over: Sequence[Label] = group
-            for _ in range(min(_ROUNDS_TOGETHER, self.max_rounds)):
-                workspace.round(left_over if len(left_over) <= ALONE else group, self.tol, self.max_rounds)
-                left_over = [label for label in group if not label.gap <= self.tol]
-            settle(group)
-            enough = LANES if left + LANES < len(labels) else 1
-            while len(waiting) >= enough:
-                group, waiting = waiting[:LANES], waiting[LANES:]
-                workspace.round(group, self.tol, self.max_rounds)
-                settle(group)
-        return self._shard(design, block, labels, kept)
-
-    def _shard(self, design: Design, block: LabelBlock, labels: Sequence[Label], kept: dict[int, Kept]) -> Shard:
-        """Lay out what pruning left, feature by feature, under the features' own names."""
-        counts = np.zeros(design.n_features, np.int64)
-        for places, _ in kept.values():
-            counts[places] += 1
-        counts = counts[design.place_of_feature]
-        starts = np.zeros(design.n_features + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        filled = np.empty(design.n_features, np.int64)
-        filled[design.place_of_feature] = starts[:-1]
-        names = np.empty(starts[-1], np.uint16)
-        weights = np.empty(starts[-1], np.float32)
-        for at, label in enumerate(labels):
-            by_feature(*kept.pop(label.number), at, filled, names, weights)
-        used = np.flatnonzero(counts)
-        bias = np.array([label.bias for label in labels], np.float32)
-        return Shard(
-            first=block.first,
-            features=used.astype(np.int32),
-            starts=np.append(starts[used], starts[-1]),
-            labels=names,
-            weights=weights,
-            bias=np.where(np.abs(bias) < self.prune, np.float32(0), bias),
-            objective=np.array([label.objective for label in labels]),
-            gap=np.array([label.gap for label in labels]),
-            epochs=np.array([label.epochs for label in labels], np.int32),
-        )
-
-
-def _prune(w: Floats, threshold: float) -> Kept:
-    """Return the places and weights that are at least `threshold` in size."""
-    places = np.empty(len(w), np.int32)
-    weights = np.empty(len(w), np.float32)
-    n = keep(w, np.float32(threshold), places, weights)
-    return places[:n].copy(), weights[:n].copy()
+        method = DualAscent(self.design, solver.tol, solver.max_rounds)
+        schedule.run(labels, method, solver.tol, solver.max_rounds, keep)
+        return builder.build()

@@ -1,0 +1,164 @@
+"""DualAscent: how labels of the squared hinge go from the common start to their optimum, LANES at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from unmissed.kernels.ascent import ascend, best_shift, row_add
+from unmissed.kernels.lanes import LANES, count_awake, label_slack, lane_slack, lane_sweep
+from unmissed.losses.margin import squared_hinge_value
+from unmissed.solvers.design import Design, Floats, Rows
+from unmissed.solvers.label import Label, Start, half_inverse
+from unmissed.solvers.passes import Passes
+
+_SWEEPS = 2
+_EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
+_EARLY_EPOCHS = 1
+_LATE_EPOCHS = 30
+_LATE = 0.1  # the same between two rounds, relative to the tolerance
+_TAKE = 0.7  # rows violated by more than this share of the bias's overshoot are taken in
+_MOST_STARTS = 16
+
+
+class Starts:
+    """The common start of labels whose negatives cost the same, made when it is first asked for."""
+
+    def __init__(self, design: Design, free: bool, seed: int) -> None:
+        self._design, self._free, self._seed = design, free, seed
+        self._made: OrderedDict[float, Start] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, cost: float) -> Start:
+        """Return the start of labels whose negatives cost `cost`; only the last few costs are remembered."""
+        with self._lock:
+            if cost not in self._made:
+                self._made[cost] = self._make(cost)
+                if len(self._made) > _MOST_STARTS:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(cost)
+            return self._made[cost]
+
+    def _make(self, cost: float) -> Start:
+        """Go one epoch towards the solution of the label without positives."""
+        n = self._design.n_samples
+        w = np.zeros(self._design.n_features, np.float32)
+        a = np.zeros(n, np.float32)
+        centre = -1.0 if self._free else 0.0  # at -1 every negative is satisfied
+        bias, _ = ascend(
+            *self._design.rows,
+            self._design.norms,
+            self._design.use_bias,
+            np.arange(n, dtype=np.int32),
+            np.full(n, -1, np.float32),
+            np.full(n, half_inverse(cost)),
+            a,
+            w,
+            np.float32(centre),
+            0.0,
+            1,  # every label goes on from here, and a better start was seen to save nothing
+            self._seed,
+        )
+        awake = np.flatnonzero(a > 0).astype(np.int32)
+        return Start(w, np.float32(bias), self._free, centre, awake, a[awake])
+
+
+class DualAscent:
+    """Sweeps in lanes over all rows, then rounds over each label's working set; a method of `schedule.run`."""
+
+    def __init__(self, design: Design, tol: float, max_rounds: int) -> None:
+        self._design, self._tol, self._max_rounds = design, tol, max_rounds
+        self._passes = Passes(design, lane_slack, label_slack)
+
+    def approach(self, group: Sequence[Label]) -> None:
+        """Bring labels from the common start to where their own working sets are known."""
+        design, passes = self._design, self._passes
+        for lane, label in enumerate(group):
+            passes.weights[lane] = label.start.w
+            label.w = passes.weights[lane]
+            self._visit_positives(label)
+        lanes_of_rows = passes.lanes_of_rows(group)
+        h_positive, h_negative = np.ones(LANES, np.float32), np.ones(LANES, np.float32)
+        h_positive[: len(group)] = [label.h_positive for label in group]
+        h_negative[: len(group)] = [label.h_negative for label in group]
+        for sweep in range(_SWEEPS):
+            passes.table[:] = 0
+            if not sweep:
+                self._spread_starts(group)
+            for lane, label in enumerate(group):
+                passes.table[label.rows, lane] = label.a
+            bias = passes.into_lanes(group)
+            lane_sweep(
+                *design.rows,
+                design.norms,
+                design.use_bias,
+                passes.lanes,
+                bias,
+                *lanes_of_rows,
+                h_positive,
+                h_negative,
+                passes.table,
+            )
+            passes.out_of_lanes()
+            self._collect(group, bias)
+            for label in group:
+                label.ascend(design, _EARLY * abs(label.dual()), _EARLY_EPOCHS)
+
+    def round(self, group: Sequence[Label]) -> None:
+        """Certify labels; those whose gap is too wide take in the rows they missed and go on alone.
+
+        A label in its last round is certified and left as it is, so that its certificate is that of its weights.
+        """
+        for label, (loss, rows, slack) in zip(group, self._passes.slack(group), strict=True):
+            scores = self._passes.scores(label, label.positives)
+            missed = float(np.sum(squared_hinge_value(scores.astype(np.float64))))
+            label.certify(self._design, label.cost_negative * loss + label.cost_positive * missed)
+            label.rounds += 1
+            if not label.gap <= self._tol and label.rounds < self._max_rounds:
+                self._improve(label, rows, slack, scores)
+
+    def _improve(self, label: Label, rows: Rows, slack: Floats, scores: Floats) -> None:
+        """Take in the rows that stay violated when the bias falls to its best value, and go on alone."""
+        shift = 0.0
+        if self._design.use_bias:
+            shift = best_shift(slack, scores, label.cost_positive, label.cost_negative, label.offset)
+        missed = rows[slack > -_TAKE * shift]
+        label.take_in(np.setdiff1d(missed, label.rows, assume_unique=True))
+        if label.free:
+            label.recentre()
+        late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
+        label.ascend(self._design, late * self._tol * label.objective, _LATE_EPOCHS)
+
+    def _visit_positives(self, label: Label) -> None:
+        """Take the rows that are a label's positives out of the common start, and visit those once."""
+        design, start = self._design, label.start
+        _, _, at = np.intersect1d(label.positives, start.rows, assume_unique=True, return_indices=True)
+        for row, a in zip(start.rows[at], start.a[at], strict=True):
+            begin, end = design.indptr[row], design.indptr[row + 1]
+            row_add(design.indices[begin:end], design.values[begin:end], a, label.w)
+            label.bias = np.float32(label.bias + design.use_bias * a)
+        label.ascend(design, 0.0, 1)
+
+    def _spread_starts(self, group: Sequence[Label]) -> None:
+        """Give each lane the dual variables of its label's start."""
+        lanes_of: dict[int, list[int]] = {}
+        for lane, label in enumerate(group):
+            lanes_of.setdefault(id(label.start), []).append(lane)
+        for lanes in lanes_of.values():
+            start = group[lanes[0]].start
+            self._passes.table[start.rows[:, None], lanes] = start.a[:, None]
+
+    def _collect(self, group: Sequence[Label], bias: Floats) -> None:
+        """Make each label's working set of its positives and the rows that the sweep left awake."""
+        table = self._passes.table
+        awake_positives = [table[label.positives, lane] for lane, label in enumerate(group)]
+        for lane, label in enumerate(group):
+            table[label.positives, lane] = 0
+        counts = np.zeros(LANES, np.int64)
+        count_awake(table, counts)
+        for lane, (label, listed) in enumerate(zip(group, self._passes.positive_entries(counts), strict=False)):
+            label.bias = bias[lane]
+            label.set_rows(awake_positives[lane], *listed)

@@ -1,0 +1,57 @@
+"""Checks of the parameters that solvers share; each names the parameter as users write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unmissed.errors import InputError
+
+LEAST_TOL = 1e-6
+_MOST_SEED = 2**62  # the numbers of labels and epochs are added to it in 64 bits
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is not a positive, finite number."""
+    if not _is_number(value) or not 0 < value < np.inf:
+        raise InputError(f"{name} must be a positive number; got {value!r}")
+
+
+def check_tol(tol: Any) -> None:
+    """Refuse a relative gap that weights of float32 cannot reach."""
+    check_positive("tol", tol)
+    if tol < LEAST_TOL:
+        raise InputError(f"tol must be at least {LEAST_TOL:g}, what float32 weights can certify; got {tol!r}")
+
+
+def check_prune(prune: Any) -> None:
+    """Refuse a threshold below 0."""
+    if not _is_number(prune) or not prune >= 0:
+        raise InputError(f"prune must be at least 0; got {prune!r}")
+
+
+def check_rounds(max_rounds: Any) -> None:
+    """Refuse a number of rounds that lets nothing happen."""
+    if not _is_whole(max_rounds) or max_rounds < 1:
+        raise InputError(f"max_rounds must be a whole number, at least 1; got {max_rounds!r}")
+
+
+def check_seed(random_state: Any) -> None:
+    """Refuse a seed that is not a whole number of at most 62 bits."""
+    if not _is_whole(random_state) or not 0 <= random_state < _MOST_SEED:
+        raise InputError(f"random_state must be a whole number, at least 0 and below 2^62; got {random_state!r}")
+
+
+def check_bias(fit_bias: Any) -> None:
+    """Refuse a kind of bias that does not exist."""
+    if not (isinstance(fit_bias, bool) or (isinstance(fit_bias, str) and fit_bias == "free")):
+        raise InputError(f"fit_bias must be True, False or 'free'; got {fit_bias!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
