@@ -53,9 +53,9 @@ def test_a_zero_in_Y_is_no_label():
         (EYE, EYE * np.nan, "Y holds nan in row 0"),
         (sparse.csr_matrix(np.array([[0.0, 1], [np.inf, 0]])), EYE[:2], "value in row 1"),
         (sparse.csr_matrix(np.array([[1e300]])), EYE[:1], "value in row 0"),
-        (EYE.astype(np.complex64), EYE, "expected numbers"),
-        (np.zeros(3), EYE, "two-dimensional"),
-        (np.array([["a"]]), EYE, "two-dimensional numeric"),
+        (EYE.astype(np.complex64), EYE, "must hold numbers"),
+        (np.zeros(3), EYE, "two dimensions"),
+        (np.array([["a"]]), EYE, "must hold numbers"),
         (sparse.csr_matrix((2**31 + 5, 1)), EYE, "at most"),
     ],
 )

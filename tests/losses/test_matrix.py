@@ -122,7 +122,7 @@ def test_what_cannot_be_a_label_matrix_is_refused():
     scores = np.zeros((2, 2))
     with pytest.raises(InputError, match="shape"):
         hinge().value(scores, np.zeros((2, 3)))
-    with pytest.raises(InputError, match="0 or 1"):
+    with pytest.raises(InputError, match="neither 0 nor 1"):
         hinge().value(scores, np.full((2, 2), 2.0))
     with pytest.raises(InputError, match="twice"):
         hinge().value(scores, sp.csr_array(([1.0, 1.0], [0, 0], [0, 2, 2]), shape=(2, 2)))

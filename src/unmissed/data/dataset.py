@@ -13,12 +13,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.errors import InputError
+from unmissed.matrices import check_X, check_Y
 
 if TYPE_CHECKING:
     from unmissed.data.text import TextFeatures
 
 _SLICE = 1 << 20  # elements hashed at a time
-LARGEST = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class Dataset:
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:
-            object.__setattr__(self, "X", canonical_features(self.X))
-            object.__setattr__(self, "Y", canonical_labels(self.Y))
+            object.__setattr__(self, "X", check_X(self.X))
+            object.__setattr__(self, "Y", check_Y(self.Y))
         if self.X.shape[0] != self.Y.shape[0]:
             raise InputError(f"X has {self.X.shape[0]} rows and Y {self.Y.shape[0]}; expected as many")
         _check_names("label_names", self.label_names, self.n_labels)
@@ -99,67 +99,6 @@ class Dataset:
                 encoded = name.encode()
                 state.update(len(encoded).to_bytes(8, "little") + encoded)
         return state.hexdigest()
-
-
-def canonical_features(X: Any) -> sparse.csr_matrix:
-    """Return X as a canonical `csr_matrix` of float32, or say why it cannot be one; the argument is left as it is."""
-    features = _canonical(X, "X")
-    finite = np.isfinite(features.data)
-    if not finite.all():
-        row = int(np.searchsorted(features.indptr, int(np.argmin(finite)), side="right")) - 1
-        raise InputError(f"X holds a value in row {row} that is not a finite float32")
-    return features
-
-
-def canonical_labels(Y: Any) -> sparse.csr_matrix:
-    """Return Y as a canonical `csr_matrix` of ones in float32, or say why it cannot be one."""
-    labels = _canonical(Y, "Y")
-    if not labels.data.all():
-        labels = labels.copy()
-        labels.eliminate_zeros()
-    odd = labels.data != 1
-    if odd.any():
-        place = int(np.argmax(odd))
-        row = int(np.searchsorted(labels.indptr, place, side="right")) - 1
-        raise InputError(f"Y holds {labels.data[place]:g} in row {row}; expected 1 for a label, 0 or nothing elsewhere")
-    return labels
-
-
-def _canonical(matrix: Any, name: str) -> sparse.csr_matrix:
-    if not sparse.issparse(matrix):
-        matrix = np.asarray(matrix)
-        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-            raise InputError(f"{name} must be a two-dimensional numeric matrix, best a scipy.sparse CSR matrix")
-    if max(matrix.shape) > LARGEST:
-        raise InputError(f"{name} has shape {matrix.shape}; at most {LARGEST} rows and columns are supported")
-    if matrix.dtype.kind not in "biuf":
-        raise InputError(f"{name} holds {matrix.dtype}; expected numbers")
-    if hasattr(matrix, "check_format"):  # before any conversion, which would follow wrong indices anywhere
-        try:
-            matrix.check_format(full_check=True)
-        except ValueError as error:
-            raise InputError(f"{name} is not a sound sparse matrix: {error}") from error
-    with np.errstate(over="ignore"):  # too large for float32 becomes infinite and is refused as such
-        result = sparse.csr_matrix(matrix, dtype=np.float32)
-    if not result.has_canonical_format:
-        result = result.copy()
-        result.sum_duplicates()
-    return assemble(result.data, result.indices, result.indptr, result.shape)
-
-
-def assemble(
-    data: npt.NDArray[np.float32], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: tuple[int, int]
-) -> sparse.csr_matrix:
-    """Make a `csr_matrix` of arrays known to be canonical, without a copy and without a look at them."""
-    wanted = np.int32 if data.size <= LARGEST else np.int64
-    empty: Any = shape  # scipy's stubs do not know that a shape makes an empty matrix of a given type
-    matrix = sparse.csr_matrix(empty, dtype=np.float32)
-    matrix.data = np.asarray(data)  # a plain view of a memory-mapped array: slices of it are much cheaper
-    matrix.indices = np.asarray(indices).astype(wanted, copy=False)
-    matrix.indptr = np.asarray(indptr).astype(wanted, copy=False)
-    matrix.has_sorted_indices = True
-    matrix.has_canonical_format = True
-    return matrix
 
 
 def _check_names(what: str, names: Sequence[str] | None, n: int) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from unmissed.data.dataset import assemble
 from unmissed.data.streams import lines
 from unmissed.errors import InputError
+from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from unmissed.archive import MANIFEST
 from unmissed.data import json_lines
-from unmissed.data.dataset import Dataset, assemble
+from unmissed.data.dataset import Dataset
 from unmissed.data.names import names_beside, titles_beside
 from unmissed.data.npz import read_npz, split_pair, write_npz
 from unmissed.data.store import open_store, write_store
@@ -20,6 +20,7 @@ from unmissed.data.streams import bare_suffix
 from unmissed.data.text import TextFeatures
 from unmissed.data.xmc_text import read_xmc, write_xmc
 from unmissed.errors import InputError
+from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 PathLike = str | os.PathLike[str]

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.archive import open_arrays, read_manifest, write_archive
-from unmissed.data.dataset import Dataset, assemble
+from unmissed.data.dataset import Dataset
 from unmissed.data.names import pack_names, unpack_names
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError
+from unmissed.matrices import assemble
 
 KIND = "data set"
 VERSION = 1

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.data import json_lines
-from unmissed.data.dataset import assemble
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError
+from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 PathLike = str | os.PathLike[str]

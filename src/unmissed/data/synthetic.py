@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from unmissed.data.dataset import Dataset, assemble
+from unmissed.data.dataset import Dataset
 from unmissed.data.text import inverse_document_frequency, weigh_terms
 from unmissed.errors import InputError
+from unmissed.matrices import assemble
 
 _TOPIC_WORDS = 12  # words that speak for a label
 _LABELS_PER_THEME = 15

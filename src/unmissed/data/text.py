@@ -12,9 +12,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.archive import open_arrays, read_manifest, write_archive
-from unmissed.data.dataset import assemble
 from unmissed.data.names import pack_names, unpack_names
 from unmissed.errors import InputError, NotFittedError
+from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 KIND = "text features"

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from unmissed.data.dataset import LARGEST, Dataset, assemble
+from unmissed.data.dataset import Dataset
 from unmissed.data.names import write_names_beside
 from unmissed.data.streams import line_blocks, write_stream
 from unmissed.errors import InputError
 from unmissed.kernels import xmc_text as kernels
 from unmissed.kernels.xmc_format import format_rows
+from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
 
 Array = npt.NDArray[Any]

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.losses.half import UNKNOWN, Array, Coefficient, Curve, Facts, Function, Half, Order, as_scores, known
+from unmissed.matrices import canonical_csr, check_Y
 
 Reduction = Literal["sum", "mean"]
 _BLOCK = 1 << 20  # scores per temporary array when only a sum is wanted
@@ -122,8 +123,7 @@ class Loss:
 
     def _stored(self, order: Order, scores: Any, Y: Any) -> sp.csr_array:
         """Return the same over the stored entries of sparse scores."""
-        given = sp.csr_array(scores, copy=True)
-        given.sum_duplicates()
+        given = sp.csr_array(canonical_csr(scores, "scores"), copy=True)
         given.data = self._checked(given.data, given.shape)
         labels = given.indices
         values = self.negative.take(labels).evaluate(order, given.data)
@@ -151,16 +151,7 @@ class _Present:
     def __init__(self, Y: Any, shape: tuple[int, ...]) -> None:
         if np.shape(Y) != tuple(shape):
             raise InputError(f"labels have shape {np.shape(Y)}, scores have shape {tuple(shape)}")
-        matrix = sp.csr_array(Y)
-        if np.any((matrix.data != 0) & (matrix.data != 1)):
-            raise InputError("labels must be 0 or 1")
-        if not matrix.has_canonical_format or not np.all(matrix.data):
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-            matrix.eliminate_zeros()
-            if np.any(matrix.data != 1):
-                raise InputError("labels name a (row, label) pair twice")
-        self._matrix = matrix
+        self._matrix = check_Y(Y)
 
     def within(self, start: int, stop: int) -> tuple[Array, Array]:
         """Return rows (counted from `start`) and labels of the present pairs between two rows."""

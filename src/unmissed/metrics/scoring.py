@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.kernels.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
+from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
 from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally
 from unmissed.ranking import Ranking
@@ -41,7 +42,7 @@ def evaluate(
     ranking : Ranking
         At least as deep as the largest k.
     Y : scipy sparse matrix of shape (n_samples, n_labels)
-        The truth; every stored non-zero is a true label.
+        The truth; entries are 1 for a true label, 0 or nothing elsewhere.
     inverse_propensities : array of n_labels, optional
         1/p of every label, from the *training* counts; without it PSP and PSnDCG are left out.
     k : int or sequence of int
@@ -125,17 +126,13 @@ def _check_cuts(k: int | Sequence[int], ranking: Ranking, conventions: Conventio
 
 def _check_truth(Y: Any, ranking: Ranking) -> Any:
     """Return the truth as a canonical CSR matrix without stored zeros, after checking that it fits the ranking."""
-    if Y.shape[0] != ranking.n_samples:
-        raise InputError(f"the ranking has {ranking.n_samples} rows, the truth has {Y.shape[0]}")
+    truth = check_Y(Y)
+    if truth.shape[0] != ranking.n_samples:
+        raise InputError(f"the ranking has {ranking.n_samples} rows, the truth has {truth.shape[0]}")
     highest = int(ranking.labels.max(initial=-1))
-    if highest >= Y.shape[1]:
+    if highest >= truth.shape[1]:
         row = int(np.argmax(ranking.labels.max(axis=1)))
-        raise InputError(f"row {row} of the ranking lists label {highest}, the truth has only {Y.shape[1]} labels")
-    truth = Y.tocsr()
-    if not (truth.has_canonical_format and (truth.data != 0).all()):
-        truth = truth.copy()
-        truth.sum_duplicates()
-        truth.eliminate_zeros()
+        raise InputError(f"row {row} of the ranking lists label {highest}, the truth has only {truth.shape[1]} labels")
     return truth
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.errors import InputError
+from unmissed.matrices import canonical_csr
 from unmissed.propensity.weighting import check_propensities
 
 
@@ -28,10 +30,7 @@ def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -
     -------
     A CSR matrix of the same shape and data type without the dropped marks; it shares no memory with `Y`.
     """
-    truth = Y.tocsr()
-    if not truth.has_canonical_format:
-        truth = truth.copy()
-        truth.sum_duplicates()
+    truth = canonical_csr(Y, "Y")
     n_labels = truth.shape[1]
     given = np.asarray(propensities, dtype=np.float64)
     p = check_propensities(np.full(n_labels, given) if given.ndim == 0 else given)
@@ -40,6 +39,7 @@ def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -
     kept = rng.random(truth.nnz) < p[truth.indices]
     before = np.concatenate([[0], np.cumsum(kept)])  # marks kept among the first i
     indptr = before[truth.indptr].astype(truth.indptr.dtype)
-    thinned = type(truth)((truth.data[kept], truth.indices[kept], indptr), shape=truth.shape)
+    kind = sparse.csr_array if isinstance(Y, sparse.sparray) else sparse.csr_matrix
+    thinned = kind((truth.data[kept], truth.indices[kept], indptr), shape=truth.shape)
     thinned.has_canonical_format = True
     return thinned

@@ -12,10 +12,10 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.data import load, read_texts
-from unmissed.data.dataset import canonical_features
 from unmissed.data.sources import holds_text
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
+from unmissed.matrices import check_X
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.run import Run
@@ -96,6 +96,6 @@ def _read_features(path: Path) -> sparse.csr_matrix:
     if not path.exists():
         raise InputError(f"{path}: no such file")
     try:
-        return canonical_features(sparse.load_npz(path))
+        return check_X(sparse.load_npz(path))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a sparse matrix in scipy's .npz form: {error}") from error

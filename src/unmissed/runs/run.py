@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from unmissed.archive import MANIFEST, open_arrays, read_json, read_manifest
 from unmissed.data import Dataset, TextFeatures
-from unmissed.data.dataset import assemble
 from unmissed.data.names import unpack_names
 from unmissed.errors import InputError
+from unmissed.matrices import assemble
 from unmissed.propensity import Jain, Propensity, from_description
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
