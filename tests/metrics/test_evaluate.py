@@ -223,6 +223,31 @@ def test_every_sparse_kind_and_stored_zeros_give_the_same_figures(kind):
     assert evaluate(ranking, other).figures == evaluate(ranking, Y).figures
 
 
+@pytest.mark.parametrize("dtype", [bool, int, np.float64])
+def test_a_dense_truth_gives_the_same_figures(dtype):
+    ranking, Y = corpus(60)
+    dense = Y.toarray().astype(dtype)
+    assert evaluate(ranking, dense).figures == evaluate(ranking, Y).figures
+    assert evaluate(ranking, dense.tolist()).figures == evaluate(ranking, Y).figures
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -1.0, -np.inf, 2.0])
+def test_a_truth_with_numbers_that_cannot_be_one_is_refused(wrong):
+    ranking, Y = corpus(10)
+    Y = Y.copy()
+    Y.data[Y.indptr[3]] = wrong
+    with pytest.raises(InputError, match=f"Y holds {wrong:g} in row 3"):
+        evaluate(ranking, Y)
+
+
+def test_a_truth_whose_indices_lead_nowhere_is_refused():
+    ranking, Y = corpus(10)
+    Y = Y.copy()
+    Y.indices[-1] = 10**6
+    with pytest.raises(InputError, match="Y is not a sound sparse matrix"):
+        evaluate(ranking, Y)
+
+
 def test_read_only_arrays_work():
     ranking, Y = corpus(20)
     before = evaluate(ranking, Y, np.ones(50)).figures
@@ -257,6 +282,10 @@ def test_presets_say_what_they_change():
         ({"k": 7}, r"k = 7 was asked for, and the ranking has only 6 places"),
         ({"k": 0}, r"k must be one or more whole numbers of at least 1"),
         ({"k": ()}, r"k must be"),
+        ({"k": [2.7]}, r"k must be one or more whole numbers of at least 1, not \[2\.7\]"),
+        ({"k": 2.0}, r"k must be .* not 2\.0"),
+        ({"k": True}, r"k must be .* not True"),
+        ({"k": "35"}, r"k must be .* not '35'"),
         ({"inverse_propensities": np.ones(3)}, r"shape \(3,\); 50 of them"),
         ({"inverse_propensities": np.full(50, 0.5)}, r"label 0 has the inverse propensity 0\.5"),
         ({"inverse_propensities": np.full(50, np.inf)}, r"label 0 has the inverse propensity inf"),

@@ -63,8 +63,31 @@ def test_the_order_in_which_marks_are_stored_does_not_matter():
     assert (first != second).nnz == 0
 
 
+def test_a_dense_truth_and_stored_zeros_give_the_same_outcome():
+    Y = truth()
+    expected = drop_labels(Y, 0.5, np.random.default_rng(3)).toarray()
+    np.testing.assert_array_equal(drop_labels(Y.toarray(), 0.5, np.random.default_rng(3)).toarray(), expected)
+    everywhere = sp.csr_matrix(np.ones(Y.shape, dtype=np.float32))
+    everywhere.data = Y.toarray().ravel()
+    left = drop_labels(everywhere, 0.5, np.random.default_rng(3))
+    np.testing.assert_array_equal(left.toarray(), expected)
+    assert left.nnz == np.count_nonzero(expected)
+    assert everywhere.nnz == Y.shape[0] * Y.shape[1]
+
+
+def test_arrays_stay_arrays_and_matrices_matrices():
+    assert isinstance(drop_labels(truth(kind=sp.csc_array), 0.5, np.random.default_rng(0)), sp.csr_array)
+    assert isinstance(drop_labels(truth(kind=sp.coo_matrix), 0.5, np.random.default_rng(0)), sp.csr_matrix)
+
+
+@pytest.mark.parametrize("odd", [2.0, -1.0, np.nan])
+def test_a_truth_of_other_numbers_than_0_and_1_is_refused(odd):
+    with pytest.raises(InputError, match=f"Y holds {odd:g} in row 1"):
+        drop_labels(np.array([[1, 0], [0, odd]]), 0.5, np.random.default_rng(0))
+
+
 def test_bad_propensities_are_refused():
     with pytest.raises(InputError, match="2 propensities for 9 labels"):
         drop_labels(truth(), [0.5, 0.5], np.random.default_rng(0))
-    with pytest.raises(InputError, match="label 0 has the propensity 0"):
+    with pytest.raises(InputError, match="the propensity is 0"):
         drop_labels(truth(), 0.0, np.random.default_rng(0))

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmissed.errors import InputError
-from unmissed.propensity import Constant, FromTable, Jain, describe, from_description, parse
+from unmissed.propensity import (
+    Constant,
+    FromTable,
+    Jain,
+    default_propensity,
+    describe,
+    fit_parts,
+    fit_range,
+    from_description,
+    parse,
+)
 
 jains = st.builds(Jain, a=st.floats(0, 3), b=st.floats(0.05, 10))
 sizes = st.integers(3, 10**7)
@@ -111,7 +121,7 @@ def test_a_table_of_another_length_is_refused():
 
 
 def test_a_table_of_inverse_propensities_is_refused_with_a_hint():
-    with pytest.raises(InputError, match=r"label 1 .* 3\.0.*inverse"):
+    with pytest.raises(InputError, match=r"label 1 .* 3;.*inverse"):
         FromTable([1.0, 3.0])
 
 
@@ -125,6 +135,40 @@ def test_a_bad_table_file_is_refused_with_its_line(tmp_path):
     (tmp_path / "p.npy").write_bytes(b"no array")
     with pytest.raises(InputError, match="not a table"):
         FromTable(tmp_path / "p.npy")
+
+
+def test_the_default_is_the_fields_usual_model():
+    assert default_propensity() == Jain() == Jain(0.55, 1.5) == parse("jain")
+
+
+def test_labels_counted_in_parts_get_the_propensities_of_their_own_part():
+    counts = [3, 0, 7, 2]
+    p = fit_parts(Jain(), counts, [(3, 100), (1, 10)])
+    np.testing.assert_array_equal(p, [*Jain().fit(counts[:3], 100), *Jain().fit(counts[3:], 10)])
+    assert fit_parts(Constant(0.5), counts, [(1, 10), (2, 10), (1, 10)]).tolist() == [0.5] * 4
+    assert fit_parts(Jain(), [], []).tolist() == []
+
+
+def test_a_table_serves_all_parts_at_once_and_any_range_of_its_labels():
+    table = FromTable([0.1, 0.2, 0.3, 0.4])
+    assert fit_parts(table, [3, 0, 7, 2], [(3, 100), (1, 10)]).tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert fit_range(table, [7], 10, 2).tolist() == [0.3]
+    assert fit_range(Jain(), [7], 10, 2).tolist() == Jain().fit([7], 10).tolist()
+    with pytest.raises(InputError, match="has 4 labels, and labels 3 to 4 were asked for"):
+        fit_range(table, [7, 1], 10, 3)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_table_of_another_length_than_all_parts_is_refused(size):
+    with pytest.raises(InputError, match=f"has {size} labels, the data has 4"):
+        fit_parts(FromTable(np.full(size, 0.5)), [1, 1, 1, 1], [(2, 10), (2, 10)])
+
+
+def test_parts_that_do_not_fit_the_counts_are_refused():
+    with pytest.raises(InputError, match=r"shape \(3,\); the parts have 4 labels together"):
+        fit_parts(Jain(), [1, 1, 1], [(2, 10), (2, 10)])
+    with pytest.raises(InputError, match="label 1 has the count 11"):
+        fit_parts(Jain(), [20, 11, 1], [(1, 20), (2, 10)])
 
 
 def test_words_name_models(tmp_path):

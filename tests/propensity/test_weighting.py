@@ -1,15 +1,17 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unmissed.errors import InputError
-from unmissed.propensity import WEIGHTINGS, costs
+from unmissed.propensity import WEIGHTINGS, WeightingName, costs
 
 propensities = st.lists(st.floats(1e-3, 1), min_size=1, max_size=20).map(np.array)
 
 
-@pytest.mark.parametrize("weighting", ["none", "surrogate", "unbiased"])
+@pytest.mark.parametrize("weighting", ["none", "surrogate", "floored-tail", "unbiased"])
 def test_labels_that_are_never_missing_cost_what_plain_learning_costs(weighting):
     assert [part.tolist() for part in costs(weighting, [1.0, 1.0])] == [[1, 1], [0, 0], [1, 1]]
 
@@ -36,6 +38,14 @@ def test_the_surrogate_is_the_unbiased_positive_cost_with_the_counter_cost_turne
 @given(propensities)
 def test_the_tail_weighting_is_the_mean_gap_between_seen_and_true(p):
     np.testing.assert_allclose(costs("tail", p).positive, (1 - p) / p, rtol=1e-9, atol=1e-12)
+
+
+def test_the_floored_tail_weighting_is_the_tail_one_where_that_costs_more_than_a_negative():
+    assert costs("floored-tail", [0.25, 0.5, 0.75, 1.0]).positive.tolist() == [3.0, 1.0, 1.0, 1.0]
+
+
+def test_the_names_of_weightings_are_those_that_the_type_lists():
+    assert get_args(WeightingName) == tuple(WEIGHTINGS)
 
 
 def test_the_balanced_weighting_is_its_formula():
@@ -71,11 +81,14 @@ def test_a_rarer_record_never_costs_less(p):
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(InputError, match="unknown weighting 'some'; known: none, surrogate, tail, balanced, unbiased"):
+    with pytest.raises(
+        InputError, match="unknown weighting 'some'; known: none, surrogate, tail, floored-tail, balanced"
+    ):
         costs("some", [0.5])
     with pytest.raises(InputError, match=r"label 1 has the propensity 1\.5"):
         costs("none", [0.5, 1.5])
-    with pytest.raises(InputError, match="one number per label"):
-        costs("none", [[0.5]])
+    for wrong in ([[0.5]], 0.5):
+        with pytest.raises(InputError, match="one number per label"):
+            costs("none", wrong)
     with pytest.raises(InputError, match="label counts must be 1 numbers"):
         costs("balanced", [0.5], [1, 2])

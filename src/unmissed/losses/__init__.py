@@ -5,8 +5,9 @@ down with probability p only; `convex_bound` and `naive` are the paper's other t
 has the same losses as modules for networks, and is imported only when asked for.
 """
 
-from unmissed.losses.correction import convex_bound, inverse_propensities, naive, shifted_zero_one, unbiased
+from unmissed.losses.correction import convex_bound, naive, shifted_zero_one, unbiased
 from unmissed.losses.half import Curve, Facts, Half
+from unmissed.losses.inverse import inverse_propensities
 from unmissed.losses.loss import Loss
 from unmissed.losses.named import (
     NAMED,

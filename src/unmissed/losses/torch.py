@@ -16,7 +16,7 @@ from typing import Literal
 import numpy.typing as npt
 
 from unmissed.errors import InputError, UnmissedError
-from unmissed.losses.correction import inverse_propensities
+from unmissed.losses.inverse import bound_factor, inverse_propensities
 
 try:
     import torch
@@ -222,7 +222,8 @@ class ConvexHingeLoss(PropensityLoss):
 
     def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
         """Return (2/p - 1) max(0, 1 - s) - max(0, 1 + s)."""
-        return (2 * inverse - 1) * functional.relu(1 - logits) - functional.relu(1 + logits)
+        factor: Tensor = bound_factor(inverse)
+        return factor * functional.relu(1 - logits) - functional.relu(1 + logits)
 
 
 class ConvexSquaredHingeLoss(PropensityLoss):
@@ -234,4 +235,5 @@ class ConvexSquaredHingeLoss(PropensityLoss):
 
     def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
         """Return (2/p - 1) max(0, 1 - s)^2 - max(0, 1 + s)^2."""
-        return (2 * inverse - 1) * functional.relu(1 - logits).square() - functional.relu(1 + logits).square()
+        factor: Tensor = bound_factor(inverse)
+        return factor * functional.relu(1 - logits).square() - functional.relu(1 + logits).square()

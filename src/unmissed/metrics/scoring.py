@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.kernels.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
+from unmissed.losses.inverse import check_inverse_propensities
 from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
 from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally
@@ -41,7 +42,7 @@ def evaluate(
     ----------
     ranking : Ranking
         At least as deep as the largest k.
-    Y : scipy sparse matrix of shape (n_samples, n_labels)
+    Y : scipy sparse matrix or array of shape (n_samples, n_labels)
         The truth; entries are 1 for a true label, 0 or nothing elsewhere.
     inverse_propensities : array of n_labels, optional
         1/p of every label, from the *training* counts; without it PSP and PSnDCG are left out.
@@ -63,7 +64,7 @@ def evaluate(
     cuts = _check_cuts(k, ranking, conventions)
     truth = _check_truth(Y, ranking)
     n_labels = int(truth.shape[1])
-    inverse = _check_inverse(inverse_propensities, n_labels)
+    inverse = None if inverse_propensities is None else check_inverse_propensities(inverse_propensities, n_labels)
     counts = _check_counts(train_counts, n_labels)
     depth = max(cuts[-1], RERANK_DEPTH if conventions.rerank else 0)
     rows = _Rows(
@@ -113,10 +114,12 @@ def _plain(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.require(array, dtype=dtype, requirements=["C", "W"])
 
 
-def _check_cuts(k: int | Sequence[int], ranking: Ranking, conventions: Conventions) -> tuple[int, ...]:
-    cuts = tuple(sorted({int(cut) for cut in ([k] if isinstance(k, int | np.integer) else k)}))
-    if not cuts or cuts[0] < 1:
+def _check_cuts(k: Any, ranking: Ranking, conventions: Conventions) -> tuple[int, ...]:
+    given = list(k) if isinstance(k, Iterable) and not isinstance(k, str) else [k]
+    whole = all(isinstance(cut, int | np.integer) and not isinstance(cut, bool) and cut >= 1 for cut in given)
+    if not given or not whole:
         raise InputError(f"k must be one or more whole numbers of at least 1, not {k!r}")
+    cuts = tuple(sorted({int(cut) for cut in given}))
     if cuts[-1] > ranking.k:
         raise InputError(f"k = {cuts[-1]} was asked for, and the ranking has only {ranking.k} places a row")
     if conventions.rerank and ranking.k < RERANK_DEPTH:
@@ -134,20 +137,6 @@ def _check_truth(Y: Any, ranking: Ranking) -> Any:
         row = int(np.argmax(ranking.labels.max(axis=1)))
         raise InputError(f"row {row} of the ranking lists label {highest}, the truth has only {truth.shape[1]} labels")
     return truth
-
-
-def _check_inverse(inverse_propensities: npt.ArrayLike | None, n_labels: int) -> Floats | None:
-    if inverse_propensities is None:
-        return None
-    inverse = np.asarray(inverse_propensities, dtype=np.float64)
-    if inverse.shape != (n_labels,):
-        raise InputError(f"inverse propensities have the shape {inverse.shape}; {n_labels} of them were expected")
-    wrong = np.flatnonzero(~((inverse >= 1) & np.isfinite(inverse)))
-    if wrong.size:
-        raise InputError(
-            f"label {wrong[0]} has the inverse propensity {inverse[wrong[0]]}; expected at least 1 and finite"
-        )
-    return inverse
 
 
 def _check_counts(train_counts: npt.ArrayLike | None, n_labels: int) -> Counts | None:

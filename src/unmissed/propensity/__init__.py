@@ -1,8 +1,19 @@
 """How likely a true label was written down, and what follows from it for the costs of a loss."""
 
 from unmissed.propensity.missing import drop_labels
-from unmissed.propensity.models import Constant, FromTable, Jain, Propensity, describe, from_description, parse
-from unmissed.propensity.weighting import WEIGHTINGS, Costs, costs
+from unmissed.propensity.models import (
+    Constant,
+    FromTable,
+    Jain,
+    Propensity,
+    default_propensity,
+    describe,
+    fit_parts,
+    fit_range,
+    from_description,
+    parse,
+)
+from unmissed.propensity.weighting import WEIGHTINGS, Costs, WeightingName, costs
 
 __all__ = [
     "WEIGHTINGS",
@@ -11,9 +22,13 @@ __all__ = [
     "FromTable",
     "Jain",
     "Propensity",
+    "WeightingName",
     "costs",
+    "default_propensity",
     "describe",
     "drop_labels",
+    "fit_parts",
+    "fit_range",
     "from_description",
     "parse",
 ]

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.errors import InputError
-from unmissed.matrices import canonical_csr
-from unmissed.propensity.weighting import check_propensities
+from unmissed.losses.inverse import check_propensities
+from unmissed.matrices import check_Y
 
 
 def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -> Any:
@@ -18,8 +18,8 @@ def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -
 
     Parameters
     ----------
-    Y : scipy sparse matrix of shape (n_samples, n_labels)
-        The complete truth; it is not changed.
+    Y : scipy sparse matrix or array of shape (n_samples, n_labels)
+        The complete truth, 1 for a true label and 0 or nothing elsewhere; it is not changed.
     propensities : float or array of n_labels
         p of every label, or one p for all.
     rng : numpy Generator
@@ -28,18 +28,21 @@ def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -
 
     Returns
     -------
-    A CSR matrix of the same shape and data type without the dropped marks; it shares no memory with `Y`.
+    A CSR matrix (of a scipy sparse array: a CSR array) of the same shape and data type without the dropped marks; it
+    shares no memory with `Y`.
     """
-    truth = canonical_csr(Y, "Y")
+    truth = check_Y(Y)
     n_labels = truth.shape[1]
-    given = np.asarray(propensities, dtype=np.float64)
-    p = check_propensities(np.full(n_labels, given) if given.ndim == 0 else given)
+    p = check_propensities(propensities)
+    if p.ndim == 0:
+        p = np.full(n_labels, p)
     if p.size != n_labels:
         raise InputError(f"{p.size} propensities for {n_labels} labels; one for each was expected")
     kept = rng.random(truth.nnz) < p[truth.indices]
     before = np.concatenate([[0], np.cumsum(kept)])  # marks kept among the first i
     indptr = before[truth.indptr].astype(truth.indptr.dtype)
     kind = sparse.csr_array if isinstance(Y, sparse.sparray) else sparse.csr_matrix
-    thinned = kind((truth.data[kept], truth.indices[kept], indptr), shape=truth.shape)
+    dtype = Y.dtype if hasattr(Y, "dtype") else truth.dtype
+    thinned = kind((truth.data[kept].astype(dtype), truth.indices[kept], indptr), shape=truth.shape)
     thinned.has_canonical_format = True
     return thinned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite, log
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.losses.inverse import check_propensities
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,8 +73,7 @@ class Constant:
     p: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.p <= 1:
-            raise InputError(f"constant propensity: p must be above 0 and at most 1, not {self.p}")
+        check_propensities(self.p, "constant propensity")
 
     def fit(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
         """Return p once per label."""
@@ -98,12 +98,7 @@ class FromTable:
         held = np.array(table, dtype=np.float64)
         if held.ndim != 1 or not held.size:
             raise InputError(f"{source}: one propensity per label was expected, got an array of shape {held.shape}")
-        wrong = np.flatnonzero(~((held > 0) & (held <= 1)))
-        if wrong.size:
-            raise InputError(
-                f"{source}: label {wrong[0]} has the propensity {held[wrong[0]]}; above 0 and at most 1 was expected "
-                "(for inverse propensities give 1 / value)"
-            )
+        check_propensities(held, source)
         held.setflags(write=False)
         object.__setattr__(self, "values", held)
 
@@ -119,6 +114,57 @@ class FromTable:
         if n_labels != self.values.size:
             raise InputError(f"the propensity table has {self.values.size} labels, the data has {n_labels}")
         return self.values.copy()
+
+    def entries(self, first: int, n_labels: int) -> FromTable:
+        """Return the table of `n_labels` labels from label `first` on, or say that it does not reach so far."""
+        if first + n_labels > self.values.size:
+            raise InputError(
+                f"the propensity table has {self.values.size} labels, and labels {first} to {first + n_labels - 1} "
+                "were asked for"
+            )
+        return FromTable(self.values[first : first + n_labels])
+
+
+def default_propensity() -> Propensity:
+    """Return the model that is used where none is named: `Jain()`, with the field's usual constants."""
+    return Jain()
+
+
+def fit_range(model: Propensity, label_counts: npt.ArrayLike, n_samples: int, first: int) -> Floats:
+    """Return p for some consecutive labels, from label `first` on, counted among `n_samples` rows of their own.
+
+    A table gives the entries of these labels; any other model needs nothing but their counts.
+    """
+    counts = _checked_counts(label_counts, n_samples, first)
+    if isinstance(model, FromTable):
+        model = model.entries(first, counts.size)
+    return model.fit(counts, n_samples)
+
+
+def fit_parts(model: Propensity, label_counts: npt.ArrayLike, parts: Iterable[tuple[int, int]]) -> Floats:
+    """Return p for labels that were counted in parts, as those of an extended run are.
+
+    Parameters
+    ----------
+    model
+        A table must have one entry per label of all parts together.
+    label_counts
+        One count per label of all parts, in label order.
+    parts
+        For each part its number of labels and the number of rows in which they were counted.
+    """
+    counts = np.asarray(label_counts)
+    sizes = list(parts)
+    n_labels = sum(size for size, _ in sizes)
+    if counts.shape != (n_labels,):
+        raise InputError(f"label counts have the shape {counts.shape}; the parts have {n_labels} labels together")
+    if isinstance(model, FromTable) and model.values.size != n_labels:
+        raise InputError(f"the propensity table has {model.values.size} labels, the data has {n_labels}")
+    fitted, first = [np.zeros(0)], 0
+    for size, n_samples in sizes:
+        fitted.append(fit_range(model, counts[first : first + size], n_samples, first))
+        first += size
+    return np.concatenate(fitted)
 
 
 def parse(spec: str) -> Propensity:
@@ -159,7 +205,7 @@ def from_description(description: Mapping[str, Any]) -> Propensity:
         raise InputError(f"propensity model {name!r} cannot be made from {sorted(arguments)}") from error
 
 
-def _checked_counts(label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+def _checked_counts(label_counts: npt.ArrayLike, n_samples: int, first: int = 0) -> Floats:
     """Return the counts as float64, one per label, each between 0 and the number of rows."""
     counts = np.asarray(label_counts, dtype=np.float64)
     if counts.ndim != 1:
@@ -167,7 +213,8 @@ def _checked_counts(label_counts: npt.ArrayLike, n_samples: int) -> Floats:
     wrong = np.flatnonzero(~((counts >= 0) & (counts <= n_samples)))
     if wrong.size:
         raise InputError(
-            f"label {wrong[0]} has the count {counts[wrong[0]]:g}; between 0 and the {n_samples} rows was expected"
+            f"label {first + wrong[0]} has the count {counts[wrong[0]]:g}; "
+            f"between 0 and the {n_samples} rows was expected"
         )
     return counts
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.losses.inverse import bound_factor, check_propensities, counter_factor, missing_odds
 
+WeightingName = Literal["none", "surrogate", "tail", "floored-tail", "balanced", "unbiased"]
+"""The names of the weightings, for annotations and for choices on the command line."""
 Floats = npt.NDArray[np.float64]
 BALANCE = 0.9  # the b of class-balanced costs
 
@@ -26,75 +29,76 @@ class Costs(NamedTuple):
     negative: Floats
 
 
-def _none(p: Floats, counts: Floats | None) -> Floats:
+def _none(inverse: Floats, counts: Floats | None) -> Floats:
     """Every row costs 1: plain DiSMEC."""
-    return np.ones_like(p)
+    return np.ones_like(inverse)
 
 
-def _surrogate(p: Floats, counts: Floats | None) -> Floats:
+def _surrogate(inverse: Floats, counts: Floats | None) -> Floats:
     """2/p - 1: the paper's convex upper bound of the unbiased loss."""
-    return 2.0 / p - 1.0
+    factor: Floats = bound_factor(inverse)
+    return factor
 
 
-def _tail(p: Floats, counts: Floats | None) -> Floats:
+def _tail(inverse: Floats, counts: Floats | None) -> Floats:
     """1/p - 1: leans to the tail; the paper's tables use it. A label with p = 1 loses its positives: cost 0."""
-    return 1.0 / p - 1.0
+    odds: Floats = missing_odds(inverse)
+    return odds
 
 
-def _balanced(p: Floats, counts: Floats | None) -> Floats:
+def _floored_tail(inverse: Floats, counts: Floats | None) -> Floats:
+    """max(1, 1/p - 1): leans to the tail, but a positive never costs less than a negative."""
+    return np.maximum(1.0, _tail(inverse, counts))
+
+
+def _balanced(inverse: Floats, counts: Floats | None) -> Floats:
     """(1 - b)/(1 - b^n) (2/p - 1), b = 0.9, for a label with n positives; n = 0 counts as 1 (no row pays it)."""
     if counts is None:
         raise InputError("the balanced weighting needs label counts")
-    return (1.0 - BALANCE) / (1.0 - BALANCE ** np.maximum(counts, 1.0)) * (2.0 / p - 1.0)
+    return (1.0 - BALANCE) / (1.0 - BALANCE ** np.maximum(counts, 1.0)) * _surrogate(inverse, counts)
 
 
-def _unbiased(p: Floats, counts: Floats | None) -> Floats:
+def _unbiased(inverse: Floats, counts: Floats | None) -> Floats:
     """1/p, with the counter cost 1 - 1/p: Theorem 1, exactly unbiased and in general not convex."""
-    return 1.0 / p
+    return inverse
 
 
-WEIGHTINGS: dict[str, Callable[[Floats, Floats | None], Floats]] = {
+WEIGHTINGS: dict[WeightingName, Callable[[Floats, Floats | None], Floats]] = {
     "none": _none,
     "surrogate": _surrogate,
     "tail": _tail,
+    "floored-tail": _floored_tail,
     "balanced": _balanced,
     "unbiased": _unbiased,
 }
-"""The positive cost of each weighting, by name."""
+"""The positive cost of each weighting, by name, as a function of 1/p and the label counts."""
 
 
 def costs(weighting: str, p: npt.ArrayLike, label_counts: npt.ArrayLike | None = None) -> Costs:
     """Return Costs(positive, counter, negative) per label for the propensities `p`.
 
-    ========== ============================== =========== ========
-    weighting  positive                       counter     negative
-    ========== ============================== =========== ========
-    none       1                              0           1
-    surrogate  2/p - 1                        0           1
-    tail       1/p - 1                        0           1
-    balanced   (1-b)/(1-b^n) (2/p - 1), b=0.9 0           1
-    unbiased   1/p                            1 - 1/p     1
-    ========== ============================== =========== ========
+    ============ ============================== =========== ========
+    weighting    positive                       counter     negative
+    ============ ============================== =========== ========
+    none         1                              0           1
+    surrogate    2/p - 1                        0           1
+    tail         1/p - 1                        0           1
+    floored-tail max(1, 1/p - 1)                0           1
+    balanced     (1-b)/(1-b^n) (2/p - 1), b=0.9 0           1
+    unbiased     1/p                            1 - 1/p     1
+    ============ ============================== =========== ========
 
-    With p = 1, `none`, `surrogate` and `unbiased` are (1, 0, 1); `tail` is (0, 0, 1), so a label that is never missing
-    is not learned from; `balanced` is ((1-b)/(1-b^n), 0, 1). Only `balanced` reads `label_counts`.
+    With p = 1, `none`, `surrogate`, `floored-tail` and `unbiased` are (1, 0, 1); `tail` is (0, 0, 1), so a label that
+    is never missing is not learned from; `balanced` is ((1-b)/(1-b^n), 0, 1). Only `balanced` reads `label_counts`.
     """
     if weighting not in WEIGHTINGS:
         raise InputError(f"unknown weighting {weighting!r}; known: {', '.join(WEIGHTINGS)}")
-    p = check_propensities(p)
-    counts = None if label_counts is None else np.asarray(label_counts, dtype=np.float64)
-    if counts is not None and (counts.shape != p.shape or not (counts >= 0).all()):
-        raise InputError(f"label counts must be {p.size} numbers of at least 0, one for each propensity")
-    counter = 1.0 - 1.0 / p if weighting == "unbiased" else np.zeros_like(p)
-    return Costs(WEIGHTINGS[weighting](p, counts), counter, np.ones_like(p))
-
-
-def check_propensities(p: npt.ArrayLike) -> Floats:
-    """Return propensities as a float64 array, or say which label's is not above 0 and at most 1."""
-    held = np.asarray(p, dtype=np.float64)
+    held = check_propensities(p)
     if held.ndim != 1:
-        raise InputError(f"propensities must be one number per label, not an array of shape {held.shape}")
-    wrong = np.flatnonzero(~((held > 0) & (held <= 1)))
-    if wrong.size:
-        raise InputError(f"label {wrong[0]} has the propensity {held[wrong[0]]}; above 0 and at most 1 was expected")
-    return held
+        raise InputError(f"propensities must be one number per label, not {held}")
+    inverse = 1.0 / held
+    counts = None if label_counts is None else np.asarray(label_counts, dtype=np.float64)
+    if counts is not None and (counts.shape != inverse.shape or not (counts >= 0).all()):
+        raise InputError(f"label counts must be {inverse.size} numbers of at least 0, one for each propensity")
+    counter = np.asarray(counter_factor(inverse)) if weighting == "unbiased" else np.zeros_like(inverse)
+    return Costs(WEIGHTINGS[weighting](inverse, counts), counter, np.ones_like(inverse))

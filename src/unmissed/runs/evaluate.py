@@ -15,7 +15,7 @@ from unmissed.errors import InputError
 from unmissed.metrics import Conventions, Evaluation, evaluate
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Jain, Propensity, describe
+from unmissed.propensity import Propensity, default_propensity, describe
 from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 
@@ -27,7 +27,7 @@ class Measuring:
     """How a ranking is measured: cut-offs, propensity model, conventions, filtered pairs and the bootstrap."""
 
     k: Sequence[int] = (1, 3, 5)
-    propensity: Propensity = field(default_factory=Jain)
+    propensity: Propensity = field(default_factory=default_propensity)
     conventions: Conventions = field(default_factory=Conventions)
     filtered: PathLike | None = None
     n_resamples: int = 1000

@@ -28,6 +28,7 @@ from unmissed.archive import read_json, write_json, write_text
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import count_jobs
 from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge, naive, unbiased
+from unmissed.losses.inverse import check_propensities
 from unmissed.progress import Progress, silent
 from unmissed.propensity import drop_labels
 from unmissed.studies.idx import Digits, embedded_digits, read_mnist
@@ -50,8 +51,10 @@ class Settings:
     probability_clip: float = 1e-7
 
     def __post_init__(self) -> None:
-        if not self.propensities or not all(0 < p <= 1 for p in self.propensities):
-            raise InputError(f"propensities must lie in (0, 1], not {list(self.propensities)}")
+        if not self.propensities:
+            raise InputError("a study needs at least one propensity")
+        for p in self.propensities:
+            check_propensities(p)
         if len({_cell_name(p) for p in self.propensities}) < len(self.propensities):
             raise InputError("a propensity is given twice (they are told apart to four digits)")
         for name in ("seeds", "epochs", "hidden", "batch"):
