@@ -1,19 +1,23 @@
 import json
+import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from unmissed.archive import (
     MANIFEST,
+    below,
     checksum,
+    open_archive,
     open_arrays,
     read_json,
     read_manifest,
     write_archive,
     write_json,
+    write_manifest,
     write_text,
     written_aside,
 )
@@ -25,6 +29,7 @@ arrays = hnp.arrays(
 )
 
 
+@settings(deadline=None)  # it waits for the disk
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), arrays))
 def test_writing_and_opening_is_the_identity_and_read_only(tmp_path_factory, held):
     folder = tmp_path_factory.mktemp("archive") / "one"
@@ -63,7 +68,7 @@ def test_an_existing_target_is_refused_and_kept(tmp_path):
 
 
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError, match="pickle"):
+    with pytest.raises(ValueError, match="plain numbers, not object"):
         write_archive(tmp_path / "one", {"fine": np.arange(3), "bad": np.array([object()])}, kind="box")
     assert list(tmp_path.iterdir()) == []
 
@@ -110,10 +115,93 @@ def test_damage_is_named(tmp_path):
     (folder / "a.npy").unlink()
     with pytest.raises(InputError, match=r"a\.npy: missing"):
         open_arrays(folder, manifest)
-    for broken in ({}, {"arrays": []}, {"arrays": {"a": {}}}, {"arrays": {"a": None}}):
+    entry = manifest["arrays"]["a"]
+    for broken in (
+        {},
+        {"arrays": []},
+        {"arrays": {"a": {}}},
+        {"arrays": {"a": None}},
+        {"arrays": {"a": {**entry, "bytes": "160"}}},
+        {"arrays": {"a": {**entry, "sha256": 7}}},
+        {"arrays": {"../a": entry}},
+        {"arrays": {"": entry}},
+        {"arrays": {"b/a": entry}},
+        {"arrays": {".a": entry}},
+        {"arrays": {"a.b": entry}},
+    ):
         (folder / "a.npy").write_bytes(whole)
         with pytest.raises(InputError, match="damaged"):
             open_arrays(folder, broken)
+
+
+@pytest.mark.parametrize("change", [{"note": "b"}, {"more": 1}, {"sha256": "0"}])
+def test_a_manifest_that_was_changed_is_refused_whether_checksums_are_asked_for_or_not(tmp_path, change):
+    write_archive(tmp_path / "one", {"a": np.arange(4)}, kind="box", note="a")
+    manifest = json.loads((tmp_path / "one" / MANIFEST).read_text())
+    write_json(tmp_path / "one" / MANIFEST, {**manifest, **change})
+    with pytest.raises(InputError, match=r"manifest\.json: does not match its own checksum"):
+        open_archive(tmp_path / "one", "box")
+    write_manifest(tmp_path / "one", {**manifest, **change})
+    open_archive(tmp_path / "one", "box", verify=True)
+
+
+def test_every_changed_byte_of_a_manifest_is_found_or_means_nothing(tmp_path):
+    folder = tmp_path / "one"
+    write_archive(folder, {"a": np.arange(4, dtype=np.uint8)}, kind="box", note="b")
+    facts, _ = open_archive(folder, "box", verify=True)
+    whole = (folder / MANIFEST).read_bytes()
+    for at in range(len(whole)):
+        (folder / MANIFEST).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            assert open_archive(folder, "box", verify=True)[0] == facts
+        except InputError:
+            pass
+        else:
+            assert whole[at] in b" \n", "only blanks may change without a word"
+
+
+def test_a_manifest_without_its_checksum_does_not_verify(tmp_path):
+    write_archive(tmp_path / "one", {"a": np.arange(4)}, kind="box")
+    manifest = read_manifest(tmp_path / "one", "box")
+    del manifest["sha256"]
+    write_json(tmp_path / "one" / MANIFEST, manifest)
+    assert open_archive(tmp_path / "one", "box")[1].keys() == {"a"}
+    with pytest.raises(InputError, match="no checksum of its own"):
+        open_archive(tmp_path / "one", "box", verify=True)
+
+
+def test_links_and_pipes_in_an_archive_are_not_opened(tmp_path):
+    folder = tmp_path / "one"
+    write_archive(folder, {"a": np.arange(4)}, kind="box")
+    for name in ("a.npy", MANIFEST):
+        (folder / name).rename(tmp_path / name)
+        (folder / name).symlink_to(tmp_path / name)
+        with pytest.raises(InputError, match="symbolic link"):
+            open_archive(folder, "box")
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        with pytest.raises(InputError, match="not a regular file"):
+            open_archive(folder, "box")
+        (folder / name).unlink()
+        (tmp_path / name).rename(folder / name)
+    (tmp_path / "link").symlink_to(folder)
+    open_archive(tmp_path / "link", "box")  # the user's own way to the folder may be a link
+
+
+def test_nothing_below_a_folder_leads_out_of_it(tmp_path):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "out").symlink_to(tmp_path)
+    assert below(tmp_path / "in", "deep/file") == tmp_path / "in" / "deep" / "file"
+    for relative in ("..", "deep/../../x", "/etc/passwd", "out", "out/in"):
+        with pytest.raises(InputError, match=r"leads out|symbolic link"):
+            below(tmp_path / "in", relative)
+
+
+def test_an_array_without_a_plain_name_is_not_written(tmp_path):
+    for name in ("../a", "a/b", "", "a\0"):
+        with pytest.raises(InputError, match="no name of an array"):
+            write_archive(tmp_path / "one", {name: np.arange(3)}, kind="box")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_of_another_kind_is_refused(tmp_path):

@@ -5,19 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.files import map_npy, open_regular, read_json, reading
+
+__all__ = [
+    "MANIFEST",
+    "below",
+    "checksum",
+    "file_aside",
+    "open_archive",
+    "open_arrays",
+    "read_json",
+    "read_manifest",
+    "seal",
+    "write_archive",
+    "write_json",
+    "write_manifest",
+    "write_text",
+    "written_aside",
+]
 
 MANIFEST = "manifest.json"
+_SEAL = "sha256"  # the manifest's entry for the checksum of all its others
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_KINDS = "biuf"
 Array = npt.NDArray[Any]
 
 
@@ -68,35 +90,52 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read a JSON file, or say which file is not one."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not a readable JSON file: {error}") from error
-
-
 def write_archive(target: str | os.PathLike[str], arrays: Mapping[str, Array], **facts: Any) -> None:
     """Write arrays and facts as a new archive folder; an existing target is refused."""
     target = Path(target)
-    if target.exists():
+    if os.path.lexists(target):
         raise InputError(f"{target}: exists already; remove it or choose another name")
     with written_aside(target) as aside:
-        files = {name: _write_array(aside / f"{name}.npy", array) for name, array in arrays.items()}
-        write_json(aside / MANIFEST, {**facts, "arrays": files})
+        files = {name: _write_array(_array_path(aside, name), array) for name, array in arrays.items()}
+        write_manifest(aside, {**facts, "arrays": files})
+
+
+def open_archive(
+    folder: str | os.PathLike[str], kind: str, *, verify: bool = False
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Open an archive: the facts it was written with, and its arrays, read-only and memory-mapped.
+
+    Sizes of files and the manifest's own checksum are always compared, those of the arrays with `verify`. What the
+    arrays hold is for the caller to check before it is used as an index.
+    """
+    manifest = read_manifest(folder, kind)
+    arrays = open_arrays(folder, manifest, verify=verify)
+    return {name: value for name, value in manifest.items() if name not in ("arrays", _SEAL)}, arrays
+
+
+def write_manifest(folder: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
+    """Write a folder's manifest with a checksum over all of it."""
+    content = {name: value for name, value in manifest.items() if name != _SEAL}
+    write_json(Path(folder) / MANIFEST, {**content, _SEAL: seal(content)})
+
+
+def seal(manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a manifest's content, whatever the order of its keys and the blanks between them."""
+    content = json.loads(json.dumps({name: value for name, value in manifest.items() if name != _SEAL}))
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Read an archive's manifest and refuse a folder that is not an archive of this `kind`."""
+    """Read an archive's manifest and refuse a folder that is not an archive of this `kind`, or is damaged."""
     folder = Path(folder)
-    if not (folder / MANIFEST).is_file():
+    if not os.path.lexists(folder / MANIFEST):
         raise InputError(f"{folder}: not a {kind} folder (it has no {MANIFEST})")
-    manifest = read_json(folder / MANIFEST)
+    manifest = read_json(folder / MANIFEST, follow=False)
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         found = manifest.get("kind") if isinstance(manifest, dict) else None
-        raise InputError(f"{folder}: not a {kind} folder (its manifest says {found!r})")
+        raise InputError(f"{folder}: not a {kind} folder (its manifest says {_short(found)})")
+    if _SEAL in manifest and manifest[_SEAL] != seal(manifest):
+        raise InputError(f"{folder / MANIFEST}: does not match its own checksum; the file is damaged or was changed")
     return manifest
 
 
@@ -104,21 +143,42 @@ def open_arrays(
     folder: str | os.PathLike[str], manifest: Mapping[str, Any], *, verify: bool = False
 ) -> dict[str, Array]:
     """Open an archive's arrays read-only and memory-mapped; sizes are always checked, checksums on request."""
-    try:
-        return {
-            name: _open_array(Path(folder) / f"{name}.npy", entry, verify) for name, entry in manifest["arrays"].items()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{Path(folder) / MANIFEST}: damaged; it does not list the arrays of this folder") from error
+    place = Path(folder) / MANIFEST
+    if verify and _SEAL not in manifest:
+        raise InputError(f"{place}: has no checksum of its own, so nobody can tell whether it is damaged")
+    listed = manifest.get("arrays")
+    if not isinstance(listed, dict):
+        raise InputError(f"{place}: damaged; it does not list the arrays of this folder")
+    return {name: _open_array(_array_path(Path(folder), name), entry, verify) for name, entry in listed.items()}
+
+
+def below(root: str | os.PathLike[str], relative: str | os.PathLike[str]) -> Path:
+    """Return the path of something inside a folder, refusing one that leads out of it: `..` or a symbolic link."""
+    place = Path(root)
+    for part in Path(relative).parts:
+        if part == ".." or Path(part).is_absolute():
+            raise InputError(f"{relative}: leads out of {root}")
+        place /= part
+        if place.is_symlink():
+            raise InputError(f"{place}: a symbolic link, and links are not followed here")
+    return place
 
 
 def checksum(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's bytes."""
     with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return _digest(stream)
+
+
+def _array_path(folder: Path, name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{folder}: damaged; {_short(name)} is no name of an array")
+    return folder / f"{name}.npy"
 
 
 def _write_array(path: Path, array: Array) -> dict[str, Any]:
+    if np.asarray(array).dtype.kind not in _KINDS:
+        raise InputError(f"{path.name}: an archive holds plain numbers, not {np.asarray(array).dtype}")
     with open(path, "wb") as stream:
         np.save(stream, np.asarray(array, order="C"), allow_pickle=False)
         stream.flush()
@@ -126,34 +186,32 @@ def _write_array(path: Path, array: Array) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": checksum(path)}
 
 
-def _open_array(path: Path, entry: Mapping[str, Any], verify: bool) -> Array:
-    try:
-        stream = open(path, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"{path}: missing") from error
-    with stream:
+def _open_array(path: Path, entry: Any, verify: bool) -> Array:
+    if not isinstance(entry, dict) or type(entry.get("bytes")) is not int or not isinstance(entry.get("sha256"), str):
+        raise InputError(f"{path.parent / MANIFEST}: damaged; it does not say what {path.name} should be")
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: missing")
+    with open_regular(path, follow=False) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size != entry["bytes"]:
             raise InputError(f"{path}: has {size} bytes, its manifest says {entry['bytes']}; the file is damaged")
-        if verify and checksum(path) != entry["sha256"]:
+        if verify and _digest(stream) != entry["sha256"]:
             raise InputError(f"{path}: does not match its checksum; the file is damaged")
-        try:
-            return _load(stream)
-        except (ValueError, EOFError) as error:
-            raise InputError(f"{path}: not a readable array; the file is damaged: {error}") from error
-
-
-def _load(stream: IO[bytes]) -> Array:
-    """Map an array into memory; numpy's own way opens the file three times, and a run has many files."""
-    if np.lib.format.read_magic(stream) == (1, 0):
-        shape, by_column, dtype = np.lib.format.read_array_header_1_0(stream)
-        if 0 not in shape and not dtype.hasobject:
-            order: Literal["C", "F"] = "F" if by_column else "C"
-            return np.memmap(stream, dtype=dtype, mode="r", offset=stream.tell(), shape=shape, order=order)
-    stream.seek(0)
-    array: Array = np.load(stream, allow_pickle=False)  # an empty array cannot be mapped
-    array.setflags(write=False)
+        stream.seek(0)
+        with reading(path, "a readable array; the file is damaged"):
+            array = map_npy(stream)
+    if array.dtype.kind not in _KINDS:
+        raise InputError(f"{path}: not a readable array; the file is damaged: it holds {array.dtype}")
     return array
+
+
+def _digest(stream: Any) -> str:
+    return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _umask() -> int:

@@ -6,7 +6,8 @@ sparse matrix is believed before it was looked at here, and none of its methods 
 * `check_X(X)`: features, float32 and finite. `check_Y(Y)`: labels, every entry 0 or 1, ones kept. Both take any sparse
   format, matrix or array, or a dense array, and give a canonical `csr_matrix`; the argument is never changed.
 * `canonical_csr(matrix, name)`: the same for any other matrix, its type of number kept.
-* `check_compressed(...)`: the three arrays of a CSR or CSC matrix that come from a file.
+* `stored_csr(...)`: the three arrays of a CSR matrix that were written here and must be canonical as they are.
+* `check_compressed(...)`: the three arrays of a CSR or CSC matrix; `check_claims(...)`: sizes that a file claims.
 * `assemble(...)`: a matrix of arrays that are known to be canonical, without a look at them.
 
 A matrix that is canonical already is looked at in three passes at the speed of memory, about 1 ns per entry, and is not
@@ -26,6 +27,8 @@ from unmissed.errors import InputError
 
 Array = npt.NDArray[Any]
 LARGEST = np.iinfo(np.int32).max
+_FREE = 1 << 24  # rows or columns that a file may claim without entries to show for them
+_INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 
 
 def check_X(X: Any, n_features: int | None = None) -> sparse.csr_matrix:
@@ -84,6 +87,30 @@ def assemble(data: Array, indices: Array, indptr: Array, shape: tuple[int, int])
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix
+
+
+def stored_csr(
+    name: str, data: Array, indices: Array, indptr: Array, shape: tuple[int, int], *, ones: bool = False
+) -> sparse.csr_matrix:
+    """Return the matrix of arrays that were canonical when they were stored, or say that they are so no longer."""
+    if data.dtype != np.float32 or indices.dtype != indptr.dtype or indices.dtype not in _INTEGERS:
+        raise _unsound(name, f"its arrays are {data.dtype}, {indices.dtype} and {indptr.dtype}")
+    data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
+    check_compressed(name, data, indices, indptr, *shape)
+    if not sparse.csr_matrix((data, indices, indptr), shape=shape).has_canonical_format:
+        raise _unsound(name, "the columns of a row do not rise")
+    if data.size and not (np.isfinite(data.max()) and np.isfinite(data.min())):
+        raise _unsound(name, "it holds a value that is infinite or not a number")
+    if ones and data.size and not data.min() == data.max() == 1:
+        raise _unsound(name, "it holds a value that is not 1")
+    return assemble(data, indices, indptr, shape)
+
+
+def check_claims(where: str, n_entries: int, **sizes: int) -> None:
+    """Refuse a file that claims sizes out of all proportion to what it holds: memory is spent per row and column."""
+    for what, size in sizes.items():
+        if size > min(LARGEST, _FREE + 16 * n_entries):
+            raise InputError(f"{where}: claims {size} {what} and holds {n_entries} entries; is that a mistake?")
 
 
 def check_compressed(name: str, data: Array, indices: Array, indptr: Array, n_major: int, n_minor: int) -> None:
@@ -279,7 +306,7 @@ def _row_of(indptr: Array, place: int) -> int:
 
 def _signed(places: Array) -> Array:
     """Return checked indices or pointers as int32 or int64, contiguous."""
-    if places.dtype in (np.dtype(np.int32), np.dtype(np.int64)):
+    if places.dtype in _INTEGERS:
         return np.ascontiguousarray(places)
     return np.ascontiguousarray(places, dtype=np.int32 if places.dtype.itemsize < 4 else np.int64)
 

@@ -38,7 +38,7 @@ def plain(text):
 
 
 def test_every_verb_is_there():
-    below = {"data": {"stats", "convert", "make"}, "study": {"losses", "mnist"}}
+    below = {"data": {"stats", "convert", "verify", "make"}, "study": {"losses", "mnist"}}
     single = {"train", "predict", "evaluate", "inspect", "extend", "demo"}
     assert {(verb,) for verb in single} | {(room, verb) for room in below for verb in below[room]} <= set(VERBS)
 

@@ -1,4 +1,4 @@
-"""`unmissed data stats`, `convert` and `make`."""
+"""`unmissed data stats`, `convert`, `verify` and `make`."""
 
 import json
 
@@ -136,3 +136,15 @@ def test_make_refuses_what_cannot_be_and_leaves_nothing(tmp_path, capsys):
 @pytest.mark.parametrize("verb", ["stats", "convert", "make"])
 def test_help_teaches_with_an_example(capsys, verb):
     assert "Example: unmissed data" in " ".join(said(capsys, "data", verb, "--help").split())
+
+
+def test_verify_finds_a_flipped_byte_in_any_file_of_a_store(texts, tmp_path, capsys):
+    said(capsys, "data", "convert", texts, tmp_path / "store")
+    assert "every file matches its checksum" in said(capsys, "data", "verify", tmp_path / "store")
+    assert json.loads(said(capsys, "data", "verify", tmp_path / "store", "--json"))["verified"] is True
+    for file in sorted((tmp_path / "store").iterdir()):
+        whole = file.read_bytes()
+        place = whole.index(b'"n_samples"') + 3 if file.suffix == ".json" else len(whole) - 1
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert file.name in refused(capsys, "data", "verify", tmp_path / "store")
+        file.write_bytes(whole)

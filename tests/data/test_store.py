@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from unmissed.archive import write_archive
-from unmissed.data import Dataset, TextFeatures, load, make_corpus, open_store, write_store
+from unmissed.archive import checksum, write_archive, write_manifest
+from unmissed.data import Dataset, TextFeatures, load, load_labels, make_corpus, open_store, write_store
 from unmissed.errors import InputError
 
 
@@ -94,10 +94,9 @@ def test_a_flipped_byte_is_found_on_request(tmp_path, dataset):
 
 
 def damage_manifest(folder, **changes):
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest.update(changes)
-    path.write_text(json.dumps({key: value for key, value in manifest.items() if value is not None}))
+    """Change a manifest and make its own checksum right again."""
+    manifest = {**json.loads((folder / "manifest.json").read_text()), **changes}
+    write_manifest(folder, {key: value for key, value in manifest.items() if value is not None})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def damage_manifest(folder, **changes):
     [
         ({"version": 99}, "version 99"),
         ({"kind": "model"}, "not a data set folder"),
-        ({"n_samples": 7}, "do not make a matrix of shape"),
+        ({"n_samples": 7}, "damaged: X is not a sound sparse matrix: it has 61 pointers; expected 8"),
         ({"n_samples": None}, "damaged"),
         ({"digest": None}, "damaged"),
         ({"arrays": None}, "damaged"),
@@ -119,6 +118,113 @@ def test_a_damaged_manifest_is_refused(tmp_path, dataset, changes, what):
     write_store(dataset, tmp_path / "store")
     damage_manifest(tmp_path / "store", **changes)
     with pytest.raises(InputError, match=what):
+        open_store(tmp_path / "store")
+
+
+def put_right(folder, name, array):
+    """Replace an array of a store and make all checksums right again."""
+    np.save(folder / f"{name}.npy", array)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    file = folder / f"{name}.npy"
+    manifest["arrays"][name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
+    write_manifest(folder, manifest)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("X_indices", 5, 10**8),
+        ("X_indices", 5, -1),
+        ("Y_indices", 5, 8),
+        ("X_indptr", 5, 10**8),
+        ("X_indptr", 5, 0),
+        ("X_indptr", 0, 1),
+        ("Y_indptr", -1, 0),
+        ("Y_indptr", 3, -5),
+        ("X_data", 3, np.nan),
+        ("X_data", 3, np.inf),
+        ("Y_data", 3, 2),
+        ("label_names_ends", 3, 10**9),
+        ("label_names_ends", 3, -1),
+        ("feature_names_ends", -1, 3),
+        ("label_names_utf8", 0, 255),
+    ],
+)
+@pytest.mark.parametrize("verify", [False, True])
+def test_what_leads_out_of_range_is_damage_whatever_the_checksums_say(tmp_path, dataset, name, place, value, verify):
+    write_store(dataset, tmp_path / "store")
+    array = np.load(tmp_path / "store" / f"{name}.npy")
+    array[place] = value
+    put_right(tmp_path / "store", name, array)
+    with pytest.raises(InputError, match="store: damaged: "):
+        open_store(tmp_path / "store", verify=verify)
+
+
+@pytest.mark.parametrize("name", ["X_indices", "Y_indices"])
+def test_rows_out_of_order_and_doubled_columns_are_damage(tmp_path, dataset, name):
+    write_store(dataset, tmp_path / "store")
+    array = np.load(tmp_path / "store" / f"{name}.npy")
+    row = np.flatnonzero(np.diff(getattr(dataset, name[0]).indptr) > 1)[0]
+    begin = getattr(dataset, name[0]).indptr[row]
+    for value in (array[begin + 1], array[begin + 1] - 1):
+        changed = array.copy()
+        changed[begin], changed[begin + 1] = array[begin + 1], value
+        put_right(tmp_path / "store", name, changed)
+        with pytest.raises(InputError, match="columns of a row do not rise"):
+            open_store(tmp_path / "store")
+
+
+def test_labels_alone_are_looked_at_too(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    assert load_labels(tmp_path / "store")[1] == dataset.label_names
+    put_right(tmp_path / "store", "Y_indices", np.full(dataset.Y.nnz, 10**8, np.int32))
+    with pytest.raises(InputError, match="damaged: Y is not a sound sparse matrix"):
+        load_labels(tmp_path / "store")
+
+
+def test_other_contents_under_the_old_digest_do_not_verify(tmp_path, dataset):
+    write_store(dataset, tmp_path / "store")
+    put_right(tmp_path / "store", "X_data", dataset.X.data * 2)
+    with pytest.raises(InputError, match="not what its digest says"):
+        open_store(tmp_path / "store", verify=True)
+
+
+@pytest.mark.parametrize("size", ["n_features", "n_labels"])
+def test_a_size_out_of_all_proportion_is_refused(tmp_path, size):
+    empty = sparse.csr_matrix((1, 1), dtype=np.float32)
+    write_store(Dataset(empty, empty), tmp_path / "store")
+    damage_manifest(tmp_path / "store", **{size: 200_000_000})
+    with pytest.raises(InputError, match=r"claims 200000000 (features|labels) and holds 0 entries"):
+        open_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"text": {"ngrams": [1]}},
+        {"text": {"ngrams": "11"}},
+        {"text": {"min_df": "1"}},
+        {"text": {"ngrams": [2, 1]}},
+        {"text": {"foreign": 1}},
+        {"text": []},
+        {"text": {"max_features": 0}},
+    ],
+)
+def test_damaged_text_features_are_refused(tmp_path, changes):
+    text = TextFeatures()
+    X = text.fit_transform(["one two", "two three"])
+    write_store(Dataset(X, sparse.csr_matrix((2, 1)), text=text), tmp_path / "store")
+    damage_manifest(tmp_path / "store", **changes)
+    with pytest.raises(InputError, match="damaged"):
+        open_store(tmp_path / "store")
+
+
+def test_a_term_that_stands_twice_is_refused(tmp_path):
+    text = TextFeatures()
+    X = text.fit_transform(["one two", "two six"])
+    write_store(Dataset(X, sparse.csr_matrix((2, 1)), text=text), tmp_path / "store")
+    put_right(tmp_path / "store", "text_terms_utf8", np.frombuffer(b"onetwotwo", np.uint8))
+    with pytest.raises(InputError, match="a term stands twice"):
         open_store(tmp_path / "store")
 
 

@@ -1,4 +1,4 @@
-"""`unmissed data`: look at data sets, convert them, make one up."""
+"""`unmissed data`: look at data sets, convert them, verify them, make one up."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unmissed.data.survey import Survey
     from unmissed.data.text import TextFeatures
 
-app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, make one up.")
+app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, verify them, make one up.")
 
 NoHeader = Annotated[bool, typer.Option("--no-header", help="XMC text without its first line of sizes.")]
 OneBased = Annotated[bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.")]
@@ -183,6 +183,27 @@ def make(
         return
     typer.echo(
         f"{folder}: {train:,} training and {test:,} test rows, {labels:,} labels; {kept['train']:.0%} of labels kept"
+    )
+
+
+@app.command()
+def verify(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of a data set that `data convert` made.")],
+    json: show.JsonOption = False,
+) -> None:
+    """Compare every file of a store with its checksum, its manifest included, and every index with the sizes.
+
+    Example: unmissed data verify train
+    """
+    from unmissed.data import open_store
+
+    dataset = open_store(store, verify=True)
+    if json:
+        show.print_json({"path": str(store), "verified": True, "digest": dataset.digest})
+        return
+    typer.echo(
+        f"{store}: every file matches its checksum "
+        f"({dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels)"
     )
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from unmissed.archive import write_text
 from unmissed.errors import InputError
+from unmissed.files import read_text
 
 
 def pack_names(prefix: str, names: Sequence[str] | None) -> dict[str, npt.NDArray[Any]]:
@@ -31,13 +32,17 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
     """Turn the two arrays of `pack_names` back into names; None where they are not there."""
     if f"{prefix}_ends" not in arrays:
         return None
-    whole = arrays[f"{prefix}_utf8"].tobytes()
-    ends = [0, *arrays[f"{prefix}_ends"].tolist()]
+    utf8, ends = arrays.get(f"{prefix}_utf8"), arrays[f"{prefix}_ends"]
+    if utf8 is None or utf8.dtype != np.uint8 or ends.dtype != np.int64 or utf8.ndim != 1 or ends.ndim != 1:
+        raise InputError(f"the stored {prefix} are damaged: their arrays are not those that were written")
+    if (np.diff(ends, prepend=0) < 0).any() or utf8.size != (int(ends[-1]) if ends.size else 0):
+        raise InputError(f"the stored {prefix} are damaged: a name ends before it begins, or not in the text")
+    whole, places = utf8.tobytes(), [0, *ends.tolist()]
     try:
         text = whole.decode()
         if len(text) == len(whole):  # ASCII, where bytes and letters have the same places
-            return [text[begin:end] for begin, end in pairwise(ends)]
-        return [whole[begin:end].decode() for begin, end in pairwise(ends)]
+            return [text[begin:end] for begin, end in pairwise(places)]
+        return [whole[begin:end].decode() for begin, end in pairwise(places)]
     except UnicodeDecodeError as error:
         raise InputError(f"the stored {prefix} are damaged: {error}") from error
 
@@ -47,7 +52,7 @@ def names_beside(path: str | os.PathLike[str], filename: str, n: int) -> list[st
     beside = Path(path).parent / filename
     if not beside.is_file():
         return None
-    names = _text(beside).split("\n")
+    names = read_text(beside).split("\n")
     if names[-1] == "":
         names.pop()
     return [name.removesuffix("\r") for name in names] if len(names) == n else None
@@ -63,7 +68,7 @@ def write_names_beside(path: str | os.PathLike[str], filename: str, names: Seque
             raise InputError(f"name {number}, {name!r}, cannot stand in {beside}: it holds a line break")
     text = "".join(f"{name}\n" for name in names)
     if beside.exists():
-        if _text(beside) != text:
+        if read_text(beside) != text:
             raise InputError(f"{beside}: exists already with other names; write into another folder")
         return
     write_text(beside, text)
@@ -75,7 +80,7 @@ def titles_beside(path: str | os.PathLike[str], names: Sequence[str]) -> list[st
     if not beside.is_file():
         return None
     titles: dict[str, str] = {}
-    for number, line in enumerate(_text(beside).split("\n"), start=1):
+    for number, line in enumerate(read_text(beside).split("\n"), start=1):
         if not line.strip():
             continue
         identifier, tab, title = line.removesuffix("\r").partition("\t")
@@ -83,11 +88,3 @@ def titles_beside(path: str | os.PathLike[str], names: Sequence[str]) -> list[st
             raise InputError(f"{beside}:{number}: expected an identifier, a tab and a name")
         titles[identifier] = title
     return [titles.get(name, name) for name in names]
-
-
-def _text(path: Path) -> str:
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as stream:
-            return stream.read()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text: {error}") from error

@@ -15,7 +15,7 @@ from unmissed.data import json_lines
 from unmissed.data.dataset import Dataset
 from unmissed.data.names import names_beside, titles_beside
 from unmissed.data.npz import read_npz, split_pair, write_npz
-from unmissed.data.store import open_store, write_store
+from unmissed.data.store import open_labels, open_store, write_store
 from unmissed.data.streams import bare_suffix
 from unmissed.data.text import TextFeatures
 from unmissed.data.xmc_text import read_xmc, write_xmc
@@ -104,9 +104,11 @@ def load_labels(
     if form == "xmc":
         _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=wanted, progress=progress)
         names = names_beside(path, "labels.txt", Y.shape[1])
-    else:
-        dataset = read_npz(_pair(path)) if form == "npz" else open_store(path)
+    elif form == "npz":
+        dataset = read_npz(_pair(path))
         Y, names = dataset.Y, dataset.label_names
+    else:
+        Y, names = open_labels(path)
     Y, n_unknown = _match_labels(path, Y, names, like_names, wanted)
     return Y, names if like_names is None else like_names, n_unknown
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
@@ -15,10 +15,11 @@ from unmissed.data.dataset import Dataset
 from unmissed.data.names import pack_names, unpack_names
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError
-from unmissed.matrices import assemble
+from unmissed.matrices import LARGEST, check_claims, stored_csr
 
 KIND = "data set"
 VERSION = 1
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def write_store(dataset: Dataset, path: str | os.PathLike[str]) -> None:
@@ -45,52 +46,76 @@ def write_store(dataset: Dataset, path: str | os.PathLike[str]) -> None:
 
 
 def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> Dataset:
-    """Open a data set's folder; matrices stay on the disk and are read where they are looked at.
+    """Open a data set's folder; matrices stay on the disk, memory-mapped.
 
-    With `verify` every file is compared with its checksum first.
+    Indices, pointers and values are looked at once, at the speed of memory. With `verify` every file is compared with
+    its checksum too, and the whole with the digest of what was written.
     """
-    manifest = read_manifest(path, KIND)
-    if manifest.get("version") != VERSION:
-        raise InputError(f"{path}: a data set of version {manifest.get('version')!r}; this program reads {VERSION}")
-    try:
-        arrays = open_arrays(path, manifest, verify=verify)
-        n_samples, n_features, n_labels = (int(manifest[name]) for name in ("n_samples", "n_features", "n_labels"))
+    manifest, arrays, (n_samples, n_features, n_labels) = _open(path, verify)
+    with _damage_of(path):
         dataset = Dataset(
-            _matrix(path, arrays, "X", (n_samples, n_features)),
-            _matrix(path, arrays, "Y", (n_samples, n_labels)),
+            _matrix(arrays, "X", (n_samples, n_features)),
+            _matrix(arrays, "Y", (n_samples, n_labels)),
             label_names=unpack_names("label_names", arrays),
             feature_names=unpack_names("feature_names", arrays),
             label_titles=unpack_names("label_titles", arrays),
             text=_text(path, manifest, arrays),
-            n_unknown_labels=int(manifest["n_unknown_labels"]),
+            n_unknown_labels=_count(manifest, "n_unknown_labels"),
             trusted=True,
         )
-        vars(dataset)["digest"] = str(manifest["digest"])  # what the property would compute
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: the manifest is damaged: {error!r}") from error
+        digest = manifest["digest"]
+        if not isinstance(digest, str) or (verify and dataset.digest != digest):
+            raise InputError("it is not what its digest says")
+    vars(dataset)["digest"] = digest  # what the property would compute
     return dataset
 
 
-def _matrix(
-    path: str | os.PathLike[str], arrays: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, int]
-) -> sparse.csr_matrix:
+def open_labels(path: str | os.PathLike[str]) -> tuple[sparse.csr_matrix, list[str] | None]:
+    """Open Y and the label names of a data set's folder; its features are not looked at."""
+    _, arrays, (n_samples, _, n_labels) = _open(path, False)
+    with _damage_of(path):
+        names = unpack_names("label_names", arrays)
+        if names is not None and len(names) != n_labels:
+            raise InputError(f"it names {len(names)} labels and has {n_labels}")
+        return _matrix(arrays, "Y", (n_samples, n_labels)), names
+
+
+def _open(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], Arrays, tuple[int, int, int]]:
+    """Return the manifest, the arrays and the sizes of a store."""
+    manifest = read_manifest(path, KIND)
+    if manifest.get("version") != VERSION:
+        raise InputError(f"{path}: a data set of version {manifest.get('version')!r}; this program reads {VERSION}")
+    arrays = open_arrays(path, manifest, verify=verify)
+    with _damage_of(path):
+        n_samples, n_features, n_labels = (_count(manifest, name) for name in ("n_samples", "n_features", "n_labels"))
+        check_claims("it", arrays["X_indices"].size, features=n_features)
+        check_claims("it", arrays["Y_indices"].size, labels=n_labels)
+    return manifest, arrays, (n_samples, n_features, n_labels)
+
+
+@contextmanager
+def _damage_of(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of which store something is wrong."""
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(f"{path}: damaged: it has no {error}") from error
+    except InputError as error:
+        raise InputError(f"{path}: damaged: {error}") from error
+
+
+def _count(manifest: Mapping[str, Any], name: str) -> int:
+    value = manifest[name]
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise InputError(f"its manifest says {str(value)[:40]!r} for {name}")
+    return value
+
+
+def _matrix(arrays: Arrays, name: str, shape: tuple[int, int]) -> sparse.csr_matrix:
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-    sound = (
-        data.dtype == np.float32
-        and indices.dtype == indptr.dtype
-        and indices.dtype in (np.dtype(np.int32), np.dtype(np.int64))
-        and indptr.shape == (shape[0] + 1,)
-        and data.shape == indices.shape == (int(indptr[-1]),)
-    )
-    if not sound:
-        raise InputError(f"{path}: the arrays of {name} do not make a matrix of shape {shape}")
-    return assemble(data, indices, indptr, shape)
+    return stored_csr(name, data, indices, indptr, shape, ones=name == "Y")
 
 
-def _text(
-    path: str | os.PathLike[str], manifest: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
-) -> TextFeatures | None:
-    options = manifest.get("text")
+def _text(path: str | os.PathLike[str], manifest: Mapping[str, Any], arrays: Arrays) -> TextFeatures | None:
+    options = manifest["text"]
     return None if options is None else TextFeatures.from_arrays(options, arrays, str(path), prefix="text_")

@@ -121,14 +121,15 @@ class TextFeatures:
         cls, options: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], where: str, prefix: str = ""
     ) -> TextFeatures:
         """Build fitted text features from their options and the arrays of `to_arrays`."""
-        try:
-            made = cls(**options)
-            made.terms_ = unpack_names(f"{prefix}terms", arrays)
-            made.idf_ = np.array(arrays[f"{prefix}idf"], dtype=np.float32)
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{where}: not readable as text features: {error}") from error
-        if made.terms_ is None or len(made.terms_) != made.idf_.size:
-            raise InputError(f"{where}: text features with {made.idf_.size} weights need as many terms")
+        _check_options(options, where)
+        made = cls(**options)
+        made.terms_ = unpack_names(f"{prefix}terms", arrays)
+        idf = arrays.get(f"{prefix}idf")
+        if made.terms_ is None or idf is None or idf.dtype != np.float32 or idf.shape != (len(made.terms_),):
+            raise InputError(f"{where}: not readable as text features: expected as many weights as terms")
+        if not np.isfinite(idf).all() or len(set(made.terms_)) != len(made.terms_):
+            raise InputError(f"{where}: not readable as text features: a weight is not finite, or a term stands twice")
+        made.idf_ = np.array(idf)
         return made
 
     def _counter(self, terms: Sequence[str] | None) -> Any:
@@ -143,6 +144,16 @@ class TextFeatures:
         return CountVectorizer(
             ngram_range=self.ngrams, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
         )
+
+
+def _check_options(options: Any, where: str) -> None:
+    """Refuse options of stored text features that are not of the types that `options` gives."""
+    kinds = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool}
+    sound = isinstance(options, dict) and options.keys() <= kinds.keys()
+    sound = sound and all(isinstance(value, kinds[name]) for name, value in options.items())
+    ngrams = options.get("ngrams", [1, 1]) if sound else []
+    if len(ngrams) != 2 or not all(type(n) is int for n in ngrams):
+        raise InputError(f"{where}: not readable as text features: their options are damaged")
 
 
 def inverse_document_frequency(counts: sparse.csr_matrix, *, smooth: bool = False) -> npt.NDArray[np.float32]:

@@ -1,0 +1,207 @@
+"""Files from outside: only regular ones are opened, and whatever a reader may raise becomes one line with their name.
+
+Nothing here runs code that a file brings, and nothing takes a file's word for a size: memory is asked for only after
+the bytes that are to fill it have been counted.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError, UnmissedError
+
+Array = npt.NDArray[Any]
+PathLike = str | os.PathLike[str]
+
+LARGEST_JSON = 1 << 28  # bytes of a JSON file; a propensity table of ten million labels fits
+_MOST_AXES = 32
+_DEFLATED = 1032  # deflate packs no tighter than this
+_CHUNK = 1 << 20
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_MAGIC = re.compile(rb"\x93NUMPY([\x01-\x03])\x00", re.DOTALL)
+_DESCR = re.compile(r"'descr'\s*:\s*'([<>|=]?[biufSU][0-9]{1,4})'")
+_ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)\b")
+_SHAPE = re.compile(r"'shape'\s*:\s*\(([0-9L,\s]*)\)")
+_HALF_PAIR = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
+
+
+def open_regular(path: PathLike, *, follow: bool = True) -> BinaryIO:
+    """Open a regular file for reading, and nothing else: a pipe would hang, a device never end.
+
+    With `follow=False` a symbolic link is refused too: what belongs to a folder is in it.
+    """
+    try:
+        descriptor = os.open(path, _OPEN if follow else _OPEN | _NO_LINK)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow:
+            raise InputError(f"{path}: a symbolic link, and links are not followed here") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(f"{str(path)!r}: not a path: {error}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(f"{path}: cannot be read: not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+@contextmanager
+def reading(path: PathLike, what: str) -> Iterator[None]:
+    """Turn whatever a reader raises inside into the one line that says that this file is not `what`."""
+    try:
+        yield
+    except UnmissedError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{path}: not {what} that fits into memory") from error
+    except Exception as error:  # readers of foreign bytes raise everything there is
+        raise InputError(f"{path}: not {what}: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, in one line and not without end."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= 300 else f"{said[:300]}..."
+
+
+def read_text(path: PathLike) -> str:
+    """Read a UTF-8 file; a byte-order mark is left out."""
+    with open_regular(path) as stream, reading(path, "UTF-8 text"):
+        return stream.read().decode("utf-8-sig")
+
+
+def read_json(path: PathLike, *, follow: bool = True) -> Any:
+    """Read a JSON file, or say which file is not one."""
+    with open_regular(path, follow=follow) as stream, reading(path, "a readable JSON file"):
+        if os.fstat(stream.fileno()).st_size > LARGEST_JSON:
+            raise InputError(f"{path}: not a readable JSON file: more than {LARGEST_JSON} bytes")
+        return parse_json(stream.read().decode("utf-8"))
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON strictly: no key twice, no half of a surrogate pair, no number or nesting without end; ValueError."""
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except RecursionError:
+        raise ValueError("brackets are nested too deeply") from None
+    if _HALF_PAIR.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a string holds half of a surrogate pair and is no text") from None
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice[:40]!r} stands twice in an object")
+    return made
+
+
+class Header(NamedTuple):
+    """What the head of a `.npy` file says: the type of its numbers, their shape and order, and where they begin."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    offset: int
+
+    @property
+    def n_bytes(self) -> int:
+        """How long the whole file is."""
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(read: Callable[[int], bytes]) -> Header:
+    """Read the head of a `.npy` file of plain numbers or short strings; ValueError for any other."""
+    magic = _MAGIC.fullmatch(read(8))
+    if magic is None:
+        raise ValueError("it does not begin as a .npy file does")
+    width = 2 if magic.group(1) == b"\x01" else 4
+    length = int.from_bytes(read(width), "little")
+    if length > 10_000:
+        raise ValueError(f"its header claims {length} bytes")
+    text = read(length).decode("latin-1")
+    descr, order, shape = _DESCR.search(text), _ORDER.search(text), _SHAPE.search(text)
+    if len(text) != length or descr is None or order is None or shape is None:
+        raise ValueError("its header does not name a type of numbers, an order and a shape")
+    sizes = tuple(int(word) for word in re.findall(r"[0-9]+", shape.group(1)))
+    if len(sizes) > _MOST_AXES or any(size > np.iinfo(np.int64).max for size in sizes):
+        raise ValueError("its header claims a shape that no array has")
+    try:
+        dtype = np.dtype(descr.group(1))
+    except TypeError as error:
+        raise ValueError(f"its header claims numbers of type {descr.group(1)!r}") from error
+    return Header(dtype, sizes, "F" if order.group(1) == "True" else "C", 8 + width + length)
+
+
+def map_npy(stream: BinaryIO) -> Array:
+    """Map a `.npy` file into memory, read-only; ValueError if it is not one or has another size than its head says."""
+    header = read_header(stream.read)
+    size = os.fstat(stream.fileno()).st_size
+    if header.n_bytes != size:
+        raise ValueError(f"its header claims {header.n_bytes} bytes, it has {size}")
+    if size == header.offset:  # nothing cannot be mapped
+        array: Array = np.empty(header.shape, header.dtype, header.order)
+        array.setflags(write=False)
+        return array
+    return np.memmap(stream, dtype=header.dtype, mode="r", offset=header.offset, shape=header.shape, order=header.order)
+
+
+def read_npy(path: PathLike, what: str) -> Array:
+    """Read a `.npy` file into memory."""
+    with open_regular(path) as stream, reading(path, what):
+        return np.array(map_npy(stream))
+
+
+def read_npz(path: PathLike, names: Collection[str], what: str) -> dict[str, Array]:
+    """Read those of the named arrays that a `.npz` file has; a file that is not `what` is refused."""
+    with open_regular(path) as stream, reading(path, what), zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if len({member.filename for member in members}) != len(members):
+            raise ValueError("two of its arrays have the same name")
+        size = os.fstat(stream.fileno()).st_size
+        return {
+            member.filename.removesuffix(".npy"): _read_member(archive, member, size)
+            for member in members
+            if member.filename.endswith(".npy") and member.filename.removesuffix(".npy") in names
+        }
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -> Array:
+    """Read one array of a `.npz` file."""
+    if member.flag_bits & 1:
+        raise ValueError("it is encrypted")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it is compressed in another way than numpy's")
+    if member.compress_size > size or member.file_size > _DEFLATED * (member.compress_size + 1):
+        raise ValueError(f"{member.filename} claims more bytes than it can hold")
+    with archive.open(member) as stream:
+        header = read_header(stream.read)
+        if header.n_bytes != member.file_size:
+            raise ValueError(f"{member.filename} claims {header.n_bytes} bytes and has {member.file_size}")
+        content = bytearray(header.n_bytes - header.offset)
+        place = 0
+        while chunk := stream.read(_CHUNK):  # to the very end, where zipfile compares the checksum
+            content[place : place + len(chunk)] = chunk
+            place += len(chunk)
+        if place != header.n_bytes - header.offset:
+            raise ValueError(f"{member.filename} is cut short")
+    return np.ndarray(header.shape, header.dtype, content, order=header.order)
