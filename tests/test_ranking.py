@@ -40,6 +40,37 @@ def test_sorting_twice_is_sorting_once(case):
     np.testing.assert_array_equal(once.scores, twice.scores)
 
 
+def test_the_order_is_that_of_the_scores_as_given_where_float32_cannot_tell_them_apart():
+    fine = 1 + np.array([[0.0, 1e-12, 3e-12, 2e-12, -1e-9]])  # all of them 1 in float32
+    ranking = Ranking.sort([[0, 1, 2, 3, 4]], fine)
+    assert ranking.labels.tolist() == [[2, 3, 1, 0, 4]]
+    np.testing.assert_allclose(ranking.scores, 1, rtol=1e-6)
+    assert (np.diff(ranking.scores) <= 0).all()
+    again = Ranking.sort(ranking.labels, ranking.scores)
+    np.testing.assert_array_equal(again.labels, ranking.labels)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.booleans()), min_size=1, max_size=12))
+def test_near_ties_of_any_kind_keep_the_finer_order(entries):
+    scores = np.array([whole + 1e-13 * fine for whole, fine, _ in entries])
+    labels = np.where([empty for *_, empty in entries], -1, np.arange(len(entries))[::-1])
+    ranking = Ranking.sort(labels[None], scores[None])
+    expected = sorted((-score, label) for score, label in zip(scores, labels, strict=True) if label >= 0)
+    assert [label for label in ranking.labels[0].tolist() if label >= 0] == [label for _, label in expected]
+    kept = ranking.scores[0, : len(expected)]
+    np.testing.assert_allclose(kept, [-score for score, _ in expected], rtol=1e-5, atol=1e-5)
+
+
+def test_true_ties_of_float64_scores_stand_in_rising_order_of_label():
+    ranking = Ranking.sort([[3, 1, 2]], np.full((1, 3), 1 / 3))
+    assert ranking.labels.tolist() == [[1, 2, 3]]
+    assert len(set(ranking.scores[0].tolist())) == 1
+
+
+def test_scores_may_be_whole_numbers():
+    assert Ranking.sort([[0, 1]], [[1, 2]]).labels.tolist() == [[1, 0]]
+
+
 @given(listed(), st.integers(1, 9))
 def test_the_first_places_are_the_first_places(case, k):
     ranking = Ranking.sort(*case)

@@ -56,11 +56,20 @@ class Ranking:
 
     @classmethod
     def sort(cls, labels: npt.ArrayLike, scores: npt.ArrayLike) -> Ranking:
-        """Put each row's labels into ranking order: score falling, ties by label rising, padding (-1) last."""
+        """Put each row's labels into ranking order: score falling, ties by label rising, padding (-1) last.
+
+        The order is that of the scores as they are given. Where float32, in which they are kept, would make a tie of
+        two of them and turn these over, the later one is kept as the next smaller float32.
+        """
         labels = _as_labels(np.asarray(labels))
-        scores = np.where(labels < 0, -np.inf, np.asarray(scores, dtype=np.float32)).astype(np.float32)
-        order = np.lexsort((labels, -scores, labels < 0), axis=-1)
-        return cls(np.take_along_axis(labels, order, -1), np.take_along_axis(scores, order, -1))
+        given = np.asarray(scores)
+        given = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+        given = np.where(labels < 0, -np.inf, given)
+        order = np.lexsort((labels, -given, labels < 0), axis=-1)
+        labels = np.take_along_axis(labels, order, -1)
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, and then told apart like any other tie
+            kept = np.take_along_axis(given, order, -1).astype(np.float32)
+        return cls(labels, _apart(labels, kept) if given.dtype == np.float64 else kept)
 
     def top(self, k: int) -> Ranking:
         """Keep the first `k` places, or all where there are fewer."""
@@ -100,13 +109,32 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     return labels.astype(np.int32, copy=False)
 
 
+def _apart(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return scores that fall wherever labels, put in order by finer scores, do not rise among equals."""
+    if labels.ndim != 2 or not _turned(labels, scores).any():
+        return scores
+    scores = scores.copy()
+    for place in range(1, labels.shape[1]):
+        before, here = scores[:, place - 1], scores[:, place]
+        real = labels[:, place] >= 0
+        tied = real & (here >= before) & (labels[:, place - 1] >= labels[:, place])
+        lowered = np.where(tied, np.nextafter(before, np.float32(-np.inf)), before)
+        scores[:, place] = np.where(real & ((here > before) | tied), lowered, here)
+    return scores
+
+
+def _turned(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Tell where a label stands behind one that has to follow it: a smaller score, a tie and a larger label, or -1."""
+    left, right = scores[:, :-1], scores[:, 1:]
+    behind = (labels[:, :-1] < 0) | (left < right) | ((left == right) & (labels[:, :-1] >= labels[:, 1:]))
+    return np.asarray((labels[:, 1:] >= 0) & behind)
+
+
 def _check_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
     """Refuse NaN scores, scored empty places, labels listed twice, and rows out of the one order that rankings have."""
     if np.isnan(scores).any():
         raise InputError("a ranking cannot hold a score that is not a number")
-    left, right = scores[:, :-1], scores[:, 1:]
-    real = labels[:, 1:] >= 0
-    bad = real & ((labels[:, :-1] < 0) | (left < right) | ((left == right) & (labels[:, :-1] >= labels[:, 1:])))
+    bad = _turned(labels, scores)
     if bad.any():
         row = int(np.argwhere(bad)[0, 0])
         raise InputError(

@@ -1,13 +1,16 @@
 import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from unmissed.cli.app import run
+from unmissed.cli.evaluate import Variant
 from unmissed.data import Dataset, write_xmc
 from unmissed.metrics import AUTHORS, PYXCLIB, Conventions, evaluate
+from unmissed.metrics.conventions import Variant as LibraryVariant
 from unmissed.propensity import Constant, Jain
 from unmissed.ranking import Ranking
 
@@ -84,6 +87,7 @@ def test_the_result_is_what_the_library_computes_from_the_training_counts(case, 
             replace(PYXCLIB, variant="row-ratios", unseen_labels="drop"),
         ),
         (["--variant", "fastxml", "--macro", "all"], replace(PYXCLIB, variant="fastxml", macro="all")),
+        (["--variant", "raw"], replace(PYXCLIB, variant="raw")),
     ],
 )
 def test_options_choose_conventions_and_the_result_names_them(case, capsys, words, convention):
@@ -147,9 +151,13 @@ def test_marks_of_labels_unknown_to_training_are_counted_and_named(tmp_path, cap
              str(tmp_path / "train.jsonl"), "-k", "1", "--json"])  # fmt: skip
     result = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
-    assert result["unknown_marks"] == 2
-    assert "2 marks of labels that the training set does not have left the truth" in result["warnings"]
+    assert result["unseen"] == {"policy": "keep", "labels": 2, "marks": 2, "rows": 2, "rows_without_others": 1}
     assert result["figures"]["P@1"]["value"] == 0.5
+    assert result["figures"]["recall@1"]["value"] == 0.25
+
+
+def test_variants_on_the_command_line_are_those_of_the_library():
+    assert [variant.value for variant in Variant] == list(get_args(LibraryVariant))
 
 
 def test_a_truth_without_labels_gives_null_in_place_of_numbers(case, capsys):

@@ -58,6 +58,12 @@ def test_a_test_set_gets_the_features_and_labels_of_its_training_set(tmp_path):
     assert (Y != test.Y).nnz == 0
     assert names == train.label_names
     assert n_unknown == 2
+    kept, all_names, n_unknown = load_labels(tmp_path / "test.jsonl", like_names=train.label_names, keep_unknown=True)
+    assert all_names[: len(names)] == names
+    assert all_names[len(names) :] == sorted(all_names[len(names) :])
+    assert (kept[:, : len(names)] != Y).nnz == 0
+    assert kept[:, len(names) :].nnz == 2
+    assert n_unknown == 0
 
 
 def test_a_stored_training_set_serves_as_well_as_a_fresh_one(tmp_path):
@@ -234,6 +240,10 @@ def test_labels_are_matched_by_name_whatever_their_order(tmp_path, matrices):
     Y_alone, _, n_unknown = load_labels(tmp_path / "test", like_names=["x", "y", "z"])
     assert (Y_alone != test.Y).nnz == 0
     assert n_unknown == test.n_unknown_labels
+    kept, all_names, n_unknown = load_labels(tmp_path / "test", like_names=["x", "y", "z"], keep_unknown=True)
+    assert (all_names[:3], n_unknown) == (["x", "y", "z"], 0)
+    assert (kept[:, :3] != Y_alone).nnz == 0
+    assert kept.nnz == Y_alone.nnz + test.n_unknown_labels
 
 
 def test_names_that_are_not_unique_cannot_be_matched(tmp_path, matrices):

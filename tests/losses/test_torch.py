@@ -160,6 +160,36 @@ def test_any_leading_shape_is_taken(lead):
     assert torch.allclose(one, modules.UnbiasedHingeLoss(P)(scores, dense))
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_label_that_is_named_twice_counts_once(name, reduction):
+    scores, Y = problem()
+    once = indices(Y)
+    twice = torch.cat([once.flip(-1), once, once], dim=-1)
+    criterion = module(name, targets="indices", reduction=reduction)
+    torch.testing.assert_close(criterion(scores, twice), criterion(scores, once))
+
+
+@pytest.mark.parametrize("wrong", [-2, -100, len(P)])
+def test_an_index_that_names_no_label_is_refused_and_not_taken_for_padding(wrong):
+    scores, Y = problem()
+    target = indices(Y)
+    target[3, 0] = wrong
+    criterion = module("UnbiasedHingeLoss", targets="indices")
+    with pytest.raises(InputError, match=f"label index {wrong}; expected 0 to 4, or -1 where a place is empty"):
+        criterion(scores, target)
+    compiled = torch.compile(criterion, backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="index"):
+        compiled(scores, target)
+
+
+def test_a_row_of_padding_alone_has_no_present_label():
+    scores, _ = problem()
+    empty = torch.full((len(scores), 2), -1)
+    dense = module("ConvexHingeLoss")(scores, torch.zeros_like(scores))
+    assert module("ConvexHingeLoss", targets="indices")(scores, empty) == pytest.approx(float(dense))
+
+
 def test_what_does_not_fit_is_refused():
     scores, Y = problem(torch.float32)
     with pytest.raises(InputError, match=r"\(0, 1\]"):

@@ -11,7 +11,7 @@ from unmissed.ranking import Ranking
 
 conventions = st.builds(
     Conventions,
-    variant=st.sampled_from(["pyxclib", "dismecpp", "row-ratios", "fastxml"]),
+    variant=st.sampled_from(["pyxclib", "dismecpp", "row-ratios", "fastxml", "raw"]),
     rerank=st.booleans(),
     empty_rows=st.sampled_from(["keep", "drop"]),
     unseen_labels=st.sampled_from(["keep", "drop"]),

@@ -43,13 +43,16 @@ def ratio(above, below):
     return above / below if below else float("nan")
 
 
-def scored(rows, variant):
+def scored(rows, variant, k):
     """Return PSP and PSnDCG from the rows' scored terms."""
     n = len(rows)
     if variant == "row-ratios":
         psp = [gain / best if best else 0.0 for gain, best, *_ in rows]
         psndcg = [gain / best if best else 0.0 for _, _, gain, best, *_ in rows]
         return ratio(sum(psp), n), ratio(sum(psndcg), n)
+    if variant == "raw":
+        psndcg = [row[2] / row[4] if row[4] else 0.0 for row in rows]
+        return ratio(sum(row[0] / k for row in rows), n), ratio(sum(psndcg), n)
     psp = ratio(sum(row[0] for row in rows), sum(row[1] for row in rows))
     if variant == "fastxml":
         return psp, ratio(sum(row[2] / row[5] for row in rows), n)
@@ -98,7 +101,7 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
         if inverse is not None:
             lists = [rerank(one, two, inverse) if conventions.rerank else one for one, two, _ in rows]
             terms = [scored_terms(one, row[2], inverse, k) for one, row in zip(lists, rows, strict=True)]
-            figures[f"PSP@{k}"], figures[f"PSnDCG@{k}"] = scored(terms, conventions.variant)
+            figures[f"PSP@{k}"], figures[f"PSnDCG@{k}"] = scored(terms, conventions.variant, k)
         occurring = {label for _, _, true in rows for label in true}
         chosen = sorted(occurring) if conventions.macro == "true" else list(range(n_labels))
         values = macro([row[0] for row in rows], [row[2] for row in rows], k, chosen)

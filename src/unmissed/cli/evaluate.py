@@ -17,6 +17,7 @@ class Variant(StrEnum):
     DISMECPP = "dismecpp"
     ROW_RATIOS = "row-ratios"
     FASTXML = "fastxml"
+    RAW = "raw"
 
 
 class Policy(StrEnum):

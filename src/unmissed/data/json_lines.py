@@ -36,11 +36,16 @@ def read_documents(path: str | os.PathLike[str], progress: Progress = silent) ->
 
 
 def binarize(
-    label_lists: Sequence[Sequence[str]], names: Sequence[str] | None = None
+    label_lists: Sequence[Sequence[str]], names: Sequence[str] | None = None, *, keep_unknown: bool = False
 ) -> tuple[sparse.csr_matrix, list[str], int]:
-    """Return Y, its label names (sorted, unless given) and how many label marks were left out as unknown."""
-    if names is None:
-        names = sorted({name for labels in label_lists for name in labels})
+    """Return Y, its label names (sorted, unless given) and how many label marks were left out as unknown.
+
+    With `keep_unknown` none is left out: labels beyond the given names get columns behind theirs, in sorted order.
+    """
+    if names is None or keep_unknown:
+        known_names = set(names or ())
+        found = {name for labels in label_lists for name in labels if name not in known_names}
+        names = [*(names or ()), *sorted(found)]
     column = {name: place for place, name in enumerate(names)}
     if len(column) != len(names):
         raise InputError("label names are not unique; labels cannot be matched by name")

@@ -92,15 +92,21 @@ def load_labels(
     *,
     like_names: list[str] | None = None,
     n_labels: int | None = None,
+    keep_unknown: bool = False,
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[sparse.csr_matrix, list[str] | None, int]:
-    """Read Y alone, its label names, and how many label marks were left out because `like_names` does not know them."""
+    """Read Y alone, its label names, and how many label marks were left out because `like_names` does not know them.
+
+    With `keep_unknown` these marks stay: their labels get columns behind those of `like_names`, sorted by name.
+    """
     form = _form(path)
     if form == "json":
-        return json_lines.binarize(json_lines.read_label_lists(path, progress), like_names)
+        label_lists = json_lines.read_label_lists(path, progress)
+        return json_lines.binarize(label_lists, like_names, keep_unknown=keep_unknown)
     wanted = n_labels if like_names is None else len(like_names)
+    n_missing = 0  # what was left out when a store was made
     if form == "xmc":
         _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=wanted, progress=progress)
         names = names_beside(path, "labels.txt", Y.shape[1])
@@ -108,9 +114,13 @@ def load_labels(
         dataset = read_npz(_pair(path))
         Y, names = dataset.Y, dataset.label_names
     else:
-        Y, names = open_labels(path)
+        Y, names, n_missing = open_labels(path)
+    if keep_unknown and names is not None and like_names is not None:
+        known = set(like_names)
+        like_names = [*like_names, *sorted({names[label] for label in np.unique(Y.indices)} - known)]
+        wanted = len(like_names)
     Y, n_unknown = _match_labels(path, Y, names, like_names, wanted)
-    return Y, names if like_names is None else like_names, n_unknown
+    return Y, names if like_names is None else like_names, n_missing + n_unknown
 
 
 def read_texts(path: PathLike, progress: Progress = silent) -> list[str]:

@@ -70,14 +70,14 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> Dataset
     return dataset
 
 
-def open_labels(path: str | os.PathLike[str]) -> tuple[sparse.csr_matrix, list[str] | None]:
-    """Open Y and the label names of a data set's folder; its features are not looked at."""
-    _, arrays, (n_samples, _, n_labels) = _open(path, False)
+def open_labels(path: str | os.PathLike[str]) -> tuple[sparse.csr_matrix, list[str] | None, int]:
+    """Open Y, the label names and `n_unknown_labels` of a data set's folder; its features are not looked at."""
+    manifest, arrays, (n_samples, _, n_labels) = _open(path, False)
     with _damage_of(path):
         names = unpack_names("label_names", arrays)
         if names is not None and len(names) != n_labels:
             raise InputError(f"it names {len(names)} labels and has {n_labels}")
-        return _matrix(arrays, "Y", (n_samples, n_labels)), names
+        return _matrix(arrays, "Y", (n_samples, n_labels)), names, _count(manifest, "n_unknown_labels")
 
 
 def _open(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], Arrays, tuple[int, int, int]]:

@@ -14,7 +14,7 @@ PRECISION, NDCG, RECALL, PSP_GAIN, PSP_BEST, PSNDCG_GAIN, PSNDCG_BEST = range(7)
 # The columns of a label's counts, once per cut-off.
 TRUE, LISTED, HIT, SCORED, BEST = range(5)
 # How a row's propensity-scored terms are scaled; metrics/conventions.py says which name is which.
-ROW_IDEAL, UNDIVIDED, ROW_RATIO, UNNORMALISED = range(4)
+ROW_IDEAL, UNDIVIDED, ROW_RATIO, UNNORMALISED, RAW = range(5)
 _SHORT = 16  # true labels up to which looking at each is faster than halving
 
 
@@ -76,7 +76,7 @@ def heaviest(indices, start, stop, weights, size, heavy_labels, heavy_weights):
 
 
 @kernel()
-def scale(gain, best, discounted_gain, discounted_best, ideal, full_ideal, scaling):
+def scale(gain, best, discounted_gain, discounted_best, ideal, full_ideal, k, scaling):
     """Return a row's numerators and denominators of PSP and PSnDCG at one cut-off, scaled as the convention says."""
     if scaling == ROW_RATIO:
         psp = gain / best if best > 0 else 0.0
@@ -84,6 +84,8 @@ def scale(gain, best, discounted_gain, discounted_best, ideal, full_ideal, scali
         return psp, 1.0, psndcg, 1.0
     if scaling == UNNORMALISED:
         return gain, best, discounted_gain / full_ideal, 1.0
+    if scaling == RAW:
+        return gain / k, 1.0, discounted_gain / ideal if ideal > 0 else 0.0, 1.0
     if scaling == ROW_IDEAL and ideal > 0:
         return gain, best, discounted_gain / ideal, discounted_best / ideal
     return gain, best, discounted_gain, discounted_best
@@ -167,7 +169,7 @@ def tally(
             if place + 1 == cuts[cut]:
                 ideal = ideals[min(place + 1, stop - start)]
                 full = ideals[place + 1]
-                four = scale(gain, most, discounted_gain, discounted_most, ideal, full, scaling)
+                four = scale(gain, most, discounted_gain, discounted_most, ideal, full, cuts[cut], scaling)
                 put(terms, totals, row, cut, PSP_GAIN, four[0])
                 put(terms, totals, row, cut, PSP_BEST, four[1])
                 put(terms, totals, row, cut, PSNDCG_GAIN, four[2])

@@ -39,6 +39,7 @@ __all__ = [
 Function = Callable[[Tensor], Tensor]
 Reduction = Literal["mean", "sum", "none"]
 Targets = Literal["dense", "indices"]
+PADDING = -1
 
 
 class PropensityLoss(nn.Module):
@@ -56,7 +57,8 @@ class PropensityLoss(nn.Module):
         Clip 1/p here: less variance, some bias.
     targets
         What `forward` takes beside logits of shape (..., n_labels): "dense" 0/1 targets of the same shape and any
-        dtype, or "indices", integers of shape (..., width) that name each present label once, padded with -1.
+        dtype, or "indices", integers of shape (..., width) that name the present labels, padded with -1; a label that
+        is named twice counts once.
     """
 
     propensities: Tensor
@@ -120,8 +122,13 @@ class PropensityLoss(nn.Module):
     def _indexed(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
         if target.is_floating_point() or target.shape[:-1] != logits.shape[:-1]:
             raise InputError(f"label indices must be integers of shape (rows, width), not {tuple(target.shape)}")
-        present = target >= 0
-        labels = target.clamp(min=0).long()
+        if logits.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere gather refuses them itself
+            self._check_indices(target, logits.shape[-1])
+        ordered = target.long().sort(dim=-1).values  # a label that is named twice then stands beside itself
+        again = torch.zeros_like(ordered, dtype=torch.bool)
+        again[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+        present = (ordered != PADDING) & ~again
+        labels = torch.where(ordered == PADDING, torch.zeros_like(ordered), ordered)
         chosen = logits.gather(-1, labels)
         added = self.difference(chosen, inverse[labels] if inverse.ndim else inverse)
         added = torch.where(present, added, torch.zeros_like(added))
@@ -129,6 +136,13 @@ class PropensityLoss(nn.Module):
             return absent.scatter_add(-1, labels, added)
         total = absent.sum() + added.sum()
         return total / logits.numel() if self.reduction == "mean" else total
+
+    @staticmethod
+    def _check_indices(target: Tensor, n_labels: int) -> None:
+        wrong = (target < PADDING) | (target >= n_labels)
+        if bool(wrong.any()):
+            first = int(target[wrong][0])
+            raise InputError(f"label index {first}; expected 0 to {n_labels - 1}, or {PADDING} where a place is empty")
 
 
 class UnbiasedBCEWithLogitsLoss(PropensityLoss):

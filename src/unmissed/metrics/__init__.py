@@ -2,7 +2,7 @@
 
 from unmissed.metrics.conventions import AUTHORS, DISMECPP, PYXCLIB, Conventions
 from unmissed.metrics.deciles import Decile, by_decile, decile_of
-from unmissed.metrics.evaluation import Evaluation, LabelTally, merge
+from unmissed.metrics.evaluation import Evaluation, LabelTally, Unseen, merge
 from unmissed.metrics.scoring import evaluate
 from unmissed.metrics.uncertainty import Difference, Interval, Support, compare, intervals, support, warnings
 
@@ -17,6 +17,7 @@ __all__ = [
     "Interval",
     "LabelTally",
     "Support",
+    "Unseen",
     "by_decile",
     "compare",
     "decile_of",

@@ -6,16 +6,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from unmissed.errors import InputError
-from unmissed.kernels.hits import ROW_IDEAL, ROW_RATIO, UNDIVIDED, UNNORMALISED
+from unmissed.kernels.hits import RAW, ROW_IDEAL, ROW_RATIO, UNDIVIDED, UNNORMALISED
 
-Variant = Literal["pyxclib", "dismecpp", "row-ratios", "fastxml"]
+Variant = Literal["pyxclib", "dismecpp", "row-ratios", "fastxml", "raw"]
 Policy = Literal["keep", "drop"]
 
-SCALINGS: dict[str, int] = {
+SCALINGS: dict[Variant, int] = {
     "pyxclib": ROW_IDEAL,
     "dismecpp": UNDIVIDED,
     "row-ratios": ROW_RATIO,
     "fastxml": UNNORMALISED,
+    "raw": RAW,
 }
 RERANK_DEPTH = 5  # the places among which the authors of PW-DiSMEC re-rank
 
@@ -26,12 +27,14 @@ class Conventions:
 
     Parameters
     ----------
-    variant : {"pyxclib", "dismecpp", "row-ratios", "fastxml"}
+    variant : {"pyxclib", "dismecpp", "row-ratios", "fastxml", "raw"}
         How PSP and PSnDCG are normalised. `pyxclib` (also napkinXC, PWXMC): sums over the corpus, divided by the sums
         of the best possible ranking; for PSnDCG each row is divided by its ideal, unweighted DCG first. `dismecpp`: the
         same without that division. `row-ratios`: the mean over rows of each row's ratio. `fastxml`: PSnDCG as the mean
         over rows of the weighted DCG over the DCG of k hits, not divided by the best possible (it can pass 1); PSP as
-        pyxclib.
+        pyxclib. `raw`: the paper's formulas before it divides by the best possible: PSP as the mean over rows of the
+        weighted hits over k, PSnDCG as that of the weighted DCG over the row's ideal DCG. Both can pass 1; PSP then
+        estimates the P of complete labels without bias.
     rerank : bool
         Score PSP and PSnDCG on the list that PW-DiSMEC's authors score: among the first five labels the one with the
         largest inverse propensity and a score above 0 goes first, then again among the rest. P and nDCG stay plain.

@@ -45,6 +45,35 @@ class LabelTally:
 
 
 @dataclass(frozen=True, eq=False)
+class Unseen:
+    """What the policy for labels without a positive in training concerns, whichever it is.
+
+    Parameters
+    ----------
+    true : how often each label is true and unseen in training
+    rows : rows with at least one such label
+    emptied : rows whose true labels are all of this kind, so that dropping them leaves nothing to find
+    """
+
+    true: Counts
+    rows: int
+    emptied: int
+
+    @property
+    def marks(self) -> int:
+        """The number of marks of unseen labels."""
+        return int(self.true.sum())
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels that are true somewhere and unseen in training."""
+        return int(np.count_nonzero(self.true))
+
+    def __add__(self, other: Unseen) -> Unseen:
+        return Unseen(self.true + other.true, self.rows + other.rows, self.emptied + other.emptied)
+
+
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """The result of `evaluate`: every row's numerators and denominators, and every label's counts.
 
@@ -60,6 +89,8 @@ class Evaluation:
     inverse_propensities, train_counts : arrays over labels, or None where they were not given
     conventions : Conventions
         What the figures mean.
+    unseen : Unseen, or None without training counts
+        What `conventions.unseen_labels` concerns.
     """
 
     k: tuple[int, ...]
@@ -69,6 +100,7 @@ class Evaluation:
     inverse_propensities: Floats | None
     train_counts: Counts | None
     conventions: Conventions
+    unseen: Unseen | None = None
 
     @property
     def n_samples(self) -> int:
@@ -127,12 +159,13 @@ def merge(evaluations: Sequence[Evaluation]) -> Evaluation:
     if not evaluations:
         raise InputError("there is no evaluation to merge")
     first = evaluations[0]
-    labels, totals = first.labels, first.totals
+    labels, totals, unseen = first.labels, first.totals, first.unseen
     for other in evaluations[1:]:
         check_alike(first, other)
         labels, totals = labels + other.labels, totals + other.totals
+        unseen = None if unseen is None or other.unseen is None else unseen + other.unseen
     terms = np.concatenate([one.terms for one in evaluations])
-    return replace(first, terms=terms, totals=totals, labels=labels)
+    return replace(first, terms=terms, totals=totals, labels=labels, unseen=unseen)
 
 
 def check_alike(first: Evaluation, other: Evaluation) -> None:

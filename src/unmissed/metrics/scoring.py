@@ -13,7 +13,7 @@ from unmissed.kernels.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
 from unmissed.losses.inverse import check_inverse_propensities
 from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
-from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally
+from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally, Unseen
 from unmissed.ranking import Ranking
 
 
@@ -72,6 +72,7 @@ def evaluate(
     )
     if filtered is not None:
         rows = _without_pairs(rows, _check_pairs(filtered, truth.shape), n_labels, conventions)
+    unseen = None if counts is None else _unseen(rows, counts)
     if conventions.unseen_labels == "drop":
         if counts is None:
             raise InputError("to drop labels unseen in training, evaluate needs train_counts")
@@ -79,7 +80,7 @@ def evaluate(
     if conventions.empty_rows == "drop":
         rows = _without_rows(rows)
     terms, totals, labels = _tally(rows, depth, cuts, n_labels, inverse, conventions)
-    return Evaluation(cuts, terms, totals, labels, inverse, counts, conventions)
+    return Evaluation(cuts, terms, totals, labels, inverse, counts, conventions, unseen)
 
 
 def _tally(
@@ -194,6 +195,19 @@ def _with_marks(rows: _Rows, kept: npt.NDArray[np.bool_]) -> _Rows:
     """Keep some of the truth's marks."""
     before = np.concatenate([[0], np.cumsum(kept)])
     return rows._replace(indptr=before[rows.indptr].astype(np.int64), indices=rows.indices[kept])
+
+
+def _unseen(rows: _Rows, counts: Counts) -> Unseen:
+    """Count the marks of labels without a training positive, the rows with any, and the rows with no others."""
+    odd = counts[rows.indices] == 0
+    before = np.concatenate([[0], np.cumsum(odd)])
+    per_row = np.diff(before[rows.indptr])
+    lengths = np.diff(rows.indptr)
+    return Unseen(
+        np.bincount(rows.indices[odd], minlength=counts.size).astype(np.int64),
+        int(np.count_nonzero(per_row)),
+        int(np.count_nonzero((per_row > 0) & (per_row == lengths))),
+    )
 
 
 def _without_rows(rows: _Rows) -> _Rows:

@@ -35,6 +35,7 @@ def summarise(
             "deciles": [asdict(group) for k in evaluation.k for group in by_decile(evaluation, k)]
             if evaluation.train_counts is not None
             else [],
+            "unseen": _unseen(evaluation),
             "warnings": warnings(evaluation),
         }
     )
@@ -53,6 +54,20 @@ def summarise_difference(
     found = compare(first, second, n_resamples, level, seed, progress)
     differences: dict[str, Any] = _plain({name: difference._asdict() for name, difference in found.items()})
     return differences
+
+
+def _unseen(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Return what was done with true labels unseen in training, and how much it concerned."""
+    found = evaluation.unseen
+    if found is None:
+        return None
+    return {
+        "policy": evaluation.conventions.unseen_labels,
+        "labels": found.n_labels,
+        "marks": found.marks,
+        "rows": found.rows,
+        "rows_without_others": found.emptied,
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -61,6 +61,12 @@ def notes(result: Mapping[str, Any]) -> list[str]:
         f"Propensities: {model}; inverse propensities from the {result['inverse_propensities_from']}.",
         f"Conventions: {chosen}.",
     ]
+    unseen = result["unseen"]
+    if unseen and unseen["policy"] == "keep" and unseen["marks"]:
+        lines.append(
+            f"Unseen labels: {unseen['marks']:,} true marks in {unseen['rows']:,} rows are of {unseen['labels']:,} "
+            f"labels without a positive in training; {unseen['rows_without_others']:,} rows have no others."
+        )
     deepest = result["k"][-1]
     words = {"hits": "numerator", "best": "denominator"}
     for part, meaning in words.items():

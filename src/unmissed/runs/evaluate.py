@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from unmissed.errors import InputError
 from unmissed.metrics import Conventions, Evaluation, evaluate
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Propensity, default_propensity, describe
+from unmissed.propensity import FromTable, Propensity, default_propensity, describe
 from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 
@@ -60,22 +60,21 @@ def evaluate_ranking(
     measuring = measuring or Measuring()
     listed = Ranking.load(ranking)
     other = None if against is None else Ranking.load(against)
-    names, counts, p = _training_labels(
-        train, measuring.propensity, header=header, one_based=one_based, progress=progress
+    reading: dict[str, Any] = {"header": header, "one_based": one_based, "progress": progress}
+    known = _training_labels(train, measuring.propensity, **reading)
+    Y, _, n_left_out = load_labels(
+        truth, like_names=known.names, n_labels=known.counts.size, keep_unknown=True, **reading
     )
-    Y, _, n_unknown = load_labels(
-        truth, like_names=names, n_labels=counts.size, header=header, one_based=one_based, progress=progress
-    )
+    known = known.with_unknown(Y.shape[1] - known.counts.size, measuring, truth)
     pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
-    inverse = 1 / p
 
     def measure(one: Ranking) -> Evaluation:
         return evaluate(
             one,
             Y,
-            inverse,
+            1 / known.p,
             measuring.k,
-            train_counts=counts,
+            train_counts=known.counts,
             filtered=pairs,
             conventions=measuring.conventions,
         )
@@ -87,11 +86,9 @@ def evaluate_ranking(
         "train": str(train),
         "propensity": _short_description(measuring.propensity),
         "inverse_propensities_from": "training counts",
-        "unknown_marks": n_unknown,
         **summarise(found, measuring.n_resamples, measuring.level, measuring.seed, progress),
     }
-    if n_unknown:
-        result["warnings"].append(f"{n_unknown} marks of labels that the training set does not have left the truth")
+    result["warnings"] += _lost_marks(result, truth, n_left_out)
     if other is not None:
         result["against"] = str(against)
         result["differences"] = summarise_difference(
@@ -100,18 +97,58 @@ def evaluate_ranking(
     return result
 
 
-def _training_labels(
-    train: PathLike, propensity: Propensity, *, header: bool, one_based: bool, progress: Progress
-) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return names, training counts and propensities of the labels, from the training set or from a run's folder."""
+class _Labels(NamedTuple):
+    """The labels of the training set: names, counts among `n_samples` rows, and propensities."""
+
+    names: list[str] | None
+    counts: npt.NDArray[np.int64]
+    n_samples: int
+    p: npt.NDArray[np.float64]
+
+    def with_unknown(self, n_labels: int, measuring: Measuring, truth: PathLike) -> _Labels:
+        """Add labels that the truth has and the training set has not: none of its rows is positive for them."""
+        counts = np.zeros(n_labels, dtype=np.int64)
+        if n_labels and isinstance(measuring.propensity, FromTable):
+            if measuring.conventions.unseen_labels == "keep":
+                raise InputError(
+                    f"{truth}: has {n_labels} labels that the training set does not have, and the table of "
+                    "propensities has no entry for them; drop unseen labels, or name another propensity"
+                )
+            p = np.ones(n_labels)  # no mark of theirs will count
+        else:
+            p = measuring.propensity.fit(counts, self.n_samples)
+        return self._replace(counts=np.concatenate([self.counts, counts]), p=np.concatenate([self.p, p]))
+
+
+def _training_labels(train: PathLike, propensity: Propensity, **reading: Any) -> _Labels:
+    """Return the labels of the training set or of a run's folder."""
     if is_run(train):
         run = open_run(train)
         p = run.propensities(propensity)
         assert run.label_counts is not None  # propensities has looked
-        return run.label_names, run.label_counts, p
-    Y, names, _ = load_labels(train, header=header, one_based=one_based, progress=progress)
+        return _Labels(run.label_names, run.label_counts, run.parts[0].n_samples, p)
+    Y, names, _ = load_labels(train, **reading)
     counts = np.asarray(Y.sum(axis=0)).ravel().astype(np.int64)
-    return names, counts, propensity.fit(counts, Y.shape[0])
+    return _Labels(names, counts, Y.shape[0], propensity.fit(counts, Y.shape[0]))
+
+
+def _lost_marks(result: Mapping[str, Any], truth: PathLike, n_left_out: int) -> list[str]:
+    """Say which marks left the truth before anything was counted, and what became of their rows."""
+    sentences = []
+    if n_left_out:
+        sentences.append(f"{n_left_out} marks of unknown labels had left the truth when {truth} was made")
+    unseen = result["unseen"]
+    if unseen["policy"] == "drop" and unseen["marks"]:
+        fate = (
+            "count as rows in which nothing is found"
+            if result["conventions"]["empty_rows"] == "keep"
+            else "do not count"
+        )
+        sentences.append(
+            f"{unseen['marks']} marks of {unseen['labels']} labels unseen in training left the truth, in "
+            f"{unseen['rows']} rows; {unseen['rows_without_others']} rows have no true label left and {fate}"
+        )
+    return sentences
 
 
 def read_pairs(path: PathLike) -> npt.NDArray[np.int64]:
