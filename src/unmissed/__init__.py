@@ -17,6 +17,7 @@ _PUBLIC = {
     "drop_labels": "unmissed.propensity",
     "evaluate": "unmissed.metrics",
     "load": "unmissed.data",
+    "load_model": "unmissed.runs",
     "make_corpus": "unmissed.data",
     "open_run": "unmissed.runs",
     "unbiased": "unmissed.losses",

@@ -8,12 +8,12 @@ from unmissed.execution import Threads, count_jobs
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_every_item_is_worked_on_once(n_jobs):
-    assert sorted(Threads(n_jobs).map(lambda item: item * item, range(40))) == [item * item for item in range(40)]
+    assert sorted(Threads(n_jobs).each(lambda item: item * item, range(40))) == [item * item for item in range(40)]
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_none_is_an_item_like_any_other(n_jobs):
-    assert sorted(Threads(n_jobs).map(str, [1, None, 2])) == ["1", "2", "None"]
+    assert sorted(Threads(n_jobs).each(str, [1, None, 2])) == ["1", "2", "None"]
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -24,7 +24,7 @@ def test_a_failure_reaches_the_caller(n_jobs):
         return item
 
     with pytest.raises(RuntimeError, match="seven"):
-        list(Threads(n_jobs).map(work, range(100)))
+        list(Threads(n_jobs).each(work, range(100)))
 
 
 def test_work_is_taken_up_only_as_it_is_needed():
@@ -35,7 +35,7 @@ def test_work_is_taken_up_only_as_it_is_needed():
             taken.append(item)
             yield item
 
-    results = Threads(2).map(lambda item: item, items())
+    results = Threads(2).each(lambda item: item, items())
     next(results)
     assert len(taken) <= 8, "a thousand blocks are never in memory at once"
     results.close()

@@ -36,7 +36,7 @@ def root(
 
 
 app.add_typer(data.app, name="data")
-app.command()(train.train)
+app.add_typer(train.app, name="train")
 app.command()(predict.predict)
 app.command()(evaluate.evaluate)
 app.command()(inspect.inspect)

@@ -35,9 +35,9 @@ def inspect(
 
     opened = open_run(run)
     if verify:
-        n_weights = verify_run(opened)
+        n_pieces = verify_run(opened)
         if not json:
-            typer.echo(f"{run}: every file matches its checksum ({n_weights:,} weights read)")
+            typer.echo(f"{run}: every file matches its checksum ({n_pieces:,} pieces read)")
     if label is not None:
         _show_label(opened, label, top, json)
         return
@@ -52,24 +52,22 @@ def inspect(
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     recipe, solved = facts["recipe"], facts["certificate"]
     rows = [("method", recipe["method"])]
-    rows += [(f"  {name}", str(value)) for name, value in recipe["params"].items()]
-    if recipe["seed"] is not None:
-        rows.append(("  seed", str(recipe["seed"])))
-    for name in ("propensity", "text"):
-        if recipe[name] is not None:
-            rows.append((name, ", ".join(f"{key} {_short(value)}" for key, value in recipe[name].items())))
+    rows += [(f"  {name}", _short(value)) for name, value in recipe["params"].items()]
+    if recipe["text"] is not None:
+        rows.append(("text", _short(recipe["text"])))
     rows += [("labels", f"{facts['n_labels']:,}"), ("features", f"{facts['n_features']:,}")]
     if facts["labels_without_positives"]:
         rows.append(("labels without positives", f"{facts['labels_without_positives']:,}"))
     for part in facts["parts"]:
         what = "trained on" if part["first"] == 0 else f"labels from {part['first']:,} on"
         digest = f", digest {part['digest'][:12]}" if part["digest"] else ""
-        state = "" if part["status"] == "complete" else f" ({part['finished']:,} of {part['n_labels']:,} labels done)"
+        state = "" if part["status"] == "complete" else " (not finished)"
         rows.append((what, f"{part['n_samples']:,} rows{digest}{state}"))
-    rows.append(("weights", f"{facts['n_weights']:,} ({facts['weights_per_label']:,.1f} a label)"))
-    rows.append(("on disk", f"{facts['bytes'] / 1e6:,.1f} MB in {facts['n_shards']:,} shards"))
+    rows += [(title, f"{value:,}" if isinstance(value, int | float) else str(value)) for title, value in facts["model"].items()]
+    rows.append(("on disk", f"{facts['bytes'] / 1e6:,.1f} MB in {facts['n_pieces']:,} pieces"))
     if solved is not None:
-        rows.append((f"solved to a gap of {solved['tol']:g}", f"{solved['met']:,} of {facts['n_labels']:,} labels"))
+        n_problems = solved["met"] + solved["missed"]
+        rows.append((f"solved to a gap of {solved['tol']:g}", f"{solved['met']:,} of {n_problems:,} {solved['unit']}"))
         rows.append(("median gap", f"{solved['median_gap']:.2g}"))
     made = facts["parts"][0]["versions"]
     if made:
@@ -78,37 +76,28 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _show_worst(solved: dict[str, Any] | None) -> None:
-    if solved is None:
+    if solved is None or not solved["worst"]:
         return
-    rows = [[str(one["name"]), f"{one['gap']:.2g}", str(one["epochs"])] for one in solved["worst"]]
-    show.print_table("largest gaps", ["label", "gap", "epochs"], rows)
+    titles = [title for title in solved["worst"][0] if title not in ("number", "name", "gap")]
+    rows = [[str(one["name"]), f"{one['gap']:.2g}", *(f"{one[title]:g}" for title in titles)] for one in solved["worst"]]
+    show.print_table("largest gaps", [solved["unit"], "gap", *titles], rows)
     if solved["missed"]:
-        typer.echo(f"{solved['missed']:,} labels missed the tolerance: {', '.join(solved['missed_labels'])}")
+        typer.echo(f"{solved['missed']:,} {solved['unit']} missed the tolerance: {', '.join(solved['missed_names'])}")
 
 
 def _show_label(run: "Run", label: str, top: int, json: bool) -> None:
-    from unmissed.runs.inspection import bias_of, relative_gaps, strongest_features
+    from unmissed.runs.inspection import describe_label
 
-    number = run.label(label)
-    features = strongest_features(run, number, top)
-    count = None if run.label_counts is None else int(run.label_counts[number])
+    facts = describe_label(run, run.label(label), top)
     if json:
-        facts = {
-            "label": number,
-            "name": run.name_of(number),
-            "count": count,
-            "bias": bias_of(run, number),
-            "gap": float(relative_gaps(run)[number]),
-            "features": [feature._asdict() for feature in features],
-        }
         show.print_json(facts)
         return
-    rows = [[feature.name or str(feature.number), f"{feature.weight:+.3f}"] for feature in features]
-    rows.append(["(constant)", f"{bias_of(run, number):+.3f}"])
-    seen = "" if count is None else f", {count:,} training rows"
-    show.print_table(f"{run.name_of(number)} (label {number}{seen})", ["feature", "weight"], rows)
+    rows = [[feature["name"] or str(feature["number"]), f"{feature['weight']:+.3f}"] for feature in facts["features"]]
+    rows.append(["(constant)", f"{facts['constant']:+.3f}"])
+    seen = "" if facts["count"] is None else f", {facts['count']:,} training rows"
+    show.print_table(f"{facts['name']} (label {facts['label']}{seen})", ["feature", "weight"], rows)
 
 
 def _short(value: Any) -> str:
-    shown = str(value)
+    shown = ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

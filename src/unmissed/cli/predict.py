@@ -16,6 +16,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write FILE.npz and FILE.tsv; without it the table is printed.")
     ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")] = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
@@ -33,6 +34,7 @@ def predict(
     from unmissed.runs.prediction import ranking_lines, read_rows, write_ranking
 
     opened = open_run(run)
+    opened.model.with_jobs(jobs)
     with show.progress_bar("reading") as progress:
         rows = read_rows(opened, data, header=not no_header, one_based=one_based, progress=progress)
     with show.progress_bar("ranking rows") as progress:

@@ -1,24 +1,20 @@
-"""Threads over independent pieces of work: the kernels hold no lock, so threads are enough on one machine."""
+"""Threads over independent tasks: the kernels hold no lock, so threads are enough on one machine."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol, TypeVar, cast
+from numbers import Integral
+from typing import TypeVar, cast
 
 from unmissed.errors import InputError
+from unmissed.execution.pieces import Piece
+from unmissed.execution.work import Shared, Task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _END = object()
-
-
-class Executor(Protocol):
-    """Maps a function over pieces of work; results come as they are finished, in any order."""
-
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield the result of every item once."""
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -26,9 +22,9 @@ def count_jobs(n_jobs: int | None) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     if n_jobs is None:
         return cores
-    if n_jobs == 0 or n_jobs < -cores:
-        raise InputError(f"n_jobs is a number of threads, or negative to count back from all {cores}; got {n_jobs}")
-    return n_jobs if n_jobs > 0 else cores + 1 + n_jobs
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0 or n_jobs < -cores:
+        raise InputError(f"n_jobs is a number of threads, or negative to count back from all {cores}; got {n_jobs!r}")
+    return int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs)
 
 
 class Threads:
@@ -37,8 +33,13 @@ class Threads:
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = count_jobs(n_jobs)
 
-    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results as they are finished; at most two items a thread are taken up ahead of their turn."""
+    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
+        """Yield pieces as they are finished; what tasks share is made once for all threads."""
+        common = shared()
+        return self.each(lambda task: task.run(common), tasks)
+
+    def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results as they are finished; at most two items per thread are taken up ahead of their turn."""
         if self.n_jobs == 1:
             yield from map(function, items)
             return

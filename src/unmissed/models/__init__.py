@@ -1,7 +1,30 @@
 """The systems of the paper, one file each, with scikit-learn's manners."""
 
-from unmissed.models.dismec import DiSMEC, PWDiSMEC
-from unmissed.models.one_vs_rest import OneVsRest, UncertifiedWarning
-from unmissed.models.popularity import Popularity
+from importlib import import_module
+from typing import Any
 
-__all__ = ["DiSMEC", "OneVsRest", "PWDiSMEC", "Popularity", "UncertifiedWarning"]
+_PUBLIC = {
+    "Certificate": "base",
+    "DiSMEC": "dismec",
+    "Explanation": "base",
+    "Model": "base",
+    "PWDiSMEC": "dismec",
+    "Popularity": "popularity",
+    "Rows": "rows",
+    "UncertifiedWarning": "base",
+    "find_model": "registry",
+    "make_model": "registry",
+    "register": "registry",
+}
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first asked for: a command that needs one system does not wait for all."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

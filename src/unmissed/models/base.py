@@ -1,29 +1,298 @@
-"""What every model checks before it works: X and Y in any shape users bring them, as the CSR matrices kernels take."""
+"""Model: what every system writes, what it gets for free, and how it says what it cannot do."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 
-from unmissed.errors import InputError
-from unmissed.matrices import check_X, check_Y
-
-__all__ = ["check_X", "check_Y", "check_k", "scale_rows"]
-
-
-def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
-    """Return X with each row scaled to length 1; empty rows stay empty."""
-    squares = sp.csr_matrix((X.data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
-    lengths = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    data = (X.data * np.repeat(factors, np.diff(X.indptr))).astype(np.float32)
-    return sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+from unmissed.errors import InputError, NotFittedError
+from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
+from unmissed.matrices import check_X
+from unmissed.models.rows import Rows, check_k, scale_rows
+from unmissed.ranking import Ranking
 
 
-def check_k(k: Any) -> int:
-    """Return k, the number of places of a ranking, or refuse what is not a number of places."""
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise InputError(f"k is a whole number of places, at least 1; got {k!r}")
-    return int(k)
+class UncertifiedWarning(UserWarning):
+    """Some labels stopped before their duality gap came down to the tolerance."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far from its optimum each problem that was solved can be at most.
+
+    Parameters
+    ----------
+    tol : the relative duality gap that was asked for
+    gap : the relative duality gap of each problem
+    objective : the sum of the objectives reached
+    unit : what the problems are: "labels", or for example "classifiers" where labels share them
+    columns : more numbers per problem that `inspect` shows beside the gap, by title
+    """
+
+    tol: float
+    gap: npt.NDArray[np.float64]
+    objective: float
+    unit: str = "labels"
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> npt.NDArray[np.int64]:
+        """The problems whose gap exceeds the tolerance."""
+        return np.flatnonzero(~(self.gap <= self.tol))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What speaks for a label: features, their weights, and a constant."""
+
+    features: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32]
+    constant: float
+
+    def strongest(self, top: int) -> Explanation:
+        """Keep the `top` features of the largest weights in size, largest first; ties by number."""
+        if top < 1:
+            raise InputError(f"top is {top}; expected at least 1")
+        order = np.lexsort((self.features, -np.abs(self.weights)))[:top]
+        return Explanation(self.features[order], self.weights[order], self.constant)
+
+
+class Model(BaseEstimator, ABC):  # type: ignore[misc]
+    """The base of every system, with scikit-learn's manners: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
+
+    A system writes three methods:
+
+    - `_fit(rows, work)` leaves everything it learned as pieces, most simply by `work.run(tasks, shared)`;
+    - `_open(pieces)` sets the fitted attributes from those pieces, and refuses pieces that are not its own;
+    - `_rank(X, k)` gives the k best labels of checked rows.
+
+    Fitted in memory, trained into a folder, killed and resumed, or opened again years later, a model always comes from
+    `_open`: that is why it ranks bit for bit the same. What only some systems can do (`fit_labels`, `certificate`,
+    `explain`, `predict`, `decision_function`) is refused here in one line and written where it can be done.
+
+    The constructor has keyword parameters only; each is described in the class's docstring, from which the command
+    line and the recipe of a run take names, types, defaults and help. `n_jobs`, `unit_rows` and `random_state` mean the
+    same in every model.
+    """
+
+    unit: ClassVar[str] = "labels"
+    """What progress counts: what the sizes of tasks add up to."""
+    no_effect: ClassVar[tuple[str, ...]] = ("n_jobs",)
+    """Parameters that change the time it takes and nothing else: they are no part of a run's recipe."""
+
+    n_features_in_: int
+    n_labels_: int
+    pieces_: Pieces
+
+    @abstractmethod
+    def _fit(self, rows: Rows, work: Work) -> None:
+        """Learn from the rows and leave what was learned in `work.pieces`; parameters are checked here first."""
+
+    @abstractmethod
+    def _open(self, pieces: Pieces) -> None:
+        """Set the fitted attributes from pieces; `n_features_in_` and `n_labels_` are set already."""
+
+    @abstractmethod
+    def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
+        """Return the k best labels of each row of X, checked and scaled."""
+
+    def fit(self, X: Any, Y: Any, *, work: Work | None = None) -> Self:
+        """Learn from rows and their labels.
+
+        Parameters
+        ----------
+        X : sparse matrix or array, (n_samples, n_features)
+        Y : sparse matrix or array of 0 and 1, (n_samples, n_labels)
+        work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
+            and in threads by default
+        """
+        self.fit_rows(self.check_rows(X, Y), work)
+        self._warn_of_missed(0)
+        return self
+
+    def fit_rows(self, rows: Rows, work: Work | None = None) -> Self:
+        """Do what `fit` does with rows that are checked already; labels that missed the tolerance are left unsaid."""
+        work = self._ready(Work() if work is None else work)
+        self._fit(rows, work)
+        return self.open_pieces(work.pieces, rows.n_features, rows.n_labels)
+
+    def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
+        """Learn further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
+        self._check_fitted()
+        rows = self.check_rows(X, Y_new, self.n_features_in_)
+        first = self.n_labels_
+        self.fit_more(rows, Work(pieces=Overlay(self.pieces_)) if work is None else work)
+        self._warn_of_missed(first)
+        return self
+
+    def fit_more(self, rows: Rows, work: Work) -> Self:
+        """Do what `fit_labels` does with rows that are checked already."""
+        work = self._ready(work)
+        self._fit_labels(rows, work)
+        return self.open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels)
+
+    def rank(self, X: Any, k: int = 5) -> Ranking:
+        """Return the k best labels of each row with their scores; places beyond the number of labels are -1."""
+        self._check_fitted()
+        return self._rank(self._checked(X), check_k(k))
+
+    def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
+        """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
+        self._cannot("give every label a score to compare with a threshold; use rank")
+
+    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return the scores of chosen labels, (n_samples, len(labels))."""
+        self._cannot("give the scores of chosen labels; use rank")
+
+    def certificate(self) -> Certificate | None:
+        """Return how well the problems behind the model were solved, or None where nothing is certified."""
+        return None
+
+    def explain(self, label: int) -> Explanation:
+        """Return the features that speak for a label."""
+        self._cannot("name the features that speak for a label")
+
+    def facts(self) -> dict[str, Any]:
+        """Return what `inspect` shows of this model beside its parameters: short titles and plain values."""
+        return {}
+
+    def uncertified_labels(self) -> npt.NDArray[np.int64]:
+        """Return the problems (labels, unless the certificate says otherwise) whose gap exceeds the tolerance."""
+        self._check_fitted()
+        found = self.certificate()
+        return np.empty(0, np.int64) if found is None else found.missed
+
+    def save(self, path: str | os.PathLike[str], **names: Any) -> None:
+        """Write the model as a new run; `load` and `open_run` open it again, and it ranks bit for bit the same.
+
+        Parameters
+        ----------
+        path : the folder, which must not exist
+        names : `label_names`, `label_titles`, `label_counts`, `n_samples`, `feature_names` or `text`, for who opens it
+        """
+        self._check_fitted()
+        _runs().save(self, path, **names)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a model that `save` or `unmissed train` wrote; one of another kind is refused."""
+        model = _runs().load_model(path)
+        if not isinstance(model, cls):
+            raise InputError(f"{path}: holds a {type(model).__name__}, not a {cls.__name__}")
+        return model
+
+    @classmethod
+    def open(cls, params: Mapping[str, Any], pieces: Pieces, n_features: int, n_labels: int) -> Self:
+        """Make a fitted model of its parameters and its finished pieces; nothing is copied."""
+        return cls(**params).open_pieces(pieces, n_features, n_labels)
+
+    def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int) -> Self:
+        """Become the fitted model that these pieces hold."""
+        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        self.n_features_in_, self.n_labels_ = n_features, n_labels
+        used = _Noted(pieces)
+        try:
+            self._open(used)
+        except BaseException:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)
+            vars(self).update(before)
+            raise
+        self.pieces_ = used.kept()
+        return self
+
+    def check_rows(self, X: Any, Y: Any, n_features: int | None = None) -> Rows:
+        """Check training rows of any shape."""
+        return Rows.check(X, Y, unit_rows=self._unit_rows, n_features=n_features)
+
+    def with_jobs(self, n_jobs: int | None) -> Self:
+        """Set the number of threads where the model has such a parameter and a number is given."""
+        if n_jobs is not None and "n_jobs" in self.get_params(deep=False):
+            self.set_params(n_jobs=n_jobs)
+        return self
+
+    def _fit_labels(self, rows: Rows, work: Work) -> None:
+        """Learn further labels, numbered from `n_labels_` on, and leave them in `work.pieces`."""
+        self._cannot("take in new labels; train it again on all of them")
+
+    @property
+    def _unit_rows(self) -> bool:
+        return bool(getattr(self, "unit_rows", False))
+
+    def _checked(self, X: Any) -> sp.csr_matrix:
+        """Check the rows to rank and scale them where that is wanted."""
+        X = check_X(X, self.n_features_in_)
+        return scale_rows(X) if self._unit_rows else X
+
+    def _ready(self, work: Work) -> Work:
+        if work.executor is None:
+            work.executor = Threads(getattr(self, "n_jobs", None))
+        return work
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "pieces_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+
+    def _cannot(self, what: str) -> NoReturn:
+        self._check_fitted()
+        raise InputError(f"{type(self).__name__} cannot {what}")
+
+    def _warn_of_missed(self, first: int) -> None:
+        found = self.certificate()
+        if found is None:
+            return
+        missed = found.missed
+        if found.unit == "labels":
+            missed = missed[missed >= first]
+        if len(missed):
+            named = ", ".join(map(str, missed[:10])) + (", ..." if len(missed) > 10 else "")
+            warnings.warn(
+                f"{len(missed)} {found.unit} missed the relative duality gap {found.tol:g}: {named}; "
+                "allow more work, raise tol or lower C",
+                UncertifiedWarning,
+                stacklevel=3,
+            )
+
+
+class _Noted:
+    """Pieces that remember which of them a model asked for: those are the ones that saving it writes."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._used: dict[str, Piece] = {}
+
+    def get(self, key: str) -> Piece | None:
+        piece = self._pieces.get(key)
+        if piece is not None:
+            self._used[key] = piece
+        return piece
+
+    def put(self, piece: Piece) -> None:
+        self._pieces.put(piece)
+
+    def drop(self, key: str) -> None:
+        self._pieces.drop(key)
+
+    def keys(self) -> Iterator[str]:
+        return self._pieces.keys()
+
+    def kept(self) -> InMemory:
+        kept = InMemory()
+        for piece in self._used.values():
+            kept.put(piece)
+        return kept
+
+
+def _runs() -> Any:
+    """Return the room above that knows folders; models themselves know pieces only."""
+    return import_module("unmissed.runs")

@@ -1,17 +1,20 @@
-"""DiSMEC and PW-DiSMEC: one squared-hinge SVM a label, plain and with propensity costs."""
+"""DiSMEC and PW-DiSMEC: one squared-hinge SVM per label, plain and with propensity costs."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.execution import Work
 from unmissed.models.one_vs_rest import OneVsRest
-from unmissed.progress import Progress, silent
+from unmissed.models.rows import Rows
 from unmissed.propensity import Costs, FromTable, Jain, Propensity, costs
-from unmissed.solvers.shard import Shards
+from unmissed.solvers.parameters import check_positive
+from unmissed.solvers.squared_hinge import SquaredHinge
+
 
 
 class DiSMEC(OneVsRest):
@@ -23,13 +26,13 @@ class DiSMEC(OneVsRest):
     Parameters
     ----------
     C : the weight of the loss against the penalty
-    tol : the relative duality gap at which a label is done
+    tol : the relative duality gap at which a label is solved
     prune : weights smaller than this become 0 after training
     unit_rows : scale each row to length 1 first, in training and in prediction, as the paper's features are
-    fit_bias : True for a bias that is penalised like the weights, "free" for one that is not, False for none
+    fit_bias : true for a bias that is penalised like the weights, free for one that is not, false for none
     max_rounds : how often a label may come back before it is given up and named in a warning
-    block_size : labels per shard: the unit of work, checkpoint and file; it does not change the result
-    n_jobs : threads; None or -1 for all cores
+    block_size : labels per piece, the unit of work and of file; it does not change the ranking
+    n_jobs : threads; all cores by default
     random_state : seed of the order in which rows are visited
     """
 
@@ -39,8 +42,8 @@ class DiSMEC(OneVsRest):
         C: float = 1.0,
         tol: float = 1e-3,
         prune: float = 0.01,
-        unit_rows: bool = False,
-        fit_bias: bool | str = True,
+        unit_rows: bool = True,
+        fit_bias: bool | Literal["free"] = True,
         max_rounds: int = 50,
         block_size: int = 256,
         n_jobs: int | None = None,
@@ -56,15 +59,27 @@ class DiSMEC(OneVsRest):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    def _solver(self) -> SquaredHinge:
+        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
 
-class PWDiSMEC(OneVsRest):
+    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
+        ones = np.ones(len(label_counts))
+        return self._scaled(Costs(ones, np.zeros_like(ones), ones))
+
+    def _scaled(self, costs: Costs) -> Costs:
+        """Multiply costs by C."""
+        check_positive("C", self.C)
+        return Costs(*(float(self.C) * part for part in costs))
+
+
+class PWDiSMEC(DiSMEC):
     """DiSMEC whose observed positives cost more the likelier a label is to be missing: the paper's PW-DiSMEC.
 
     Parameters
     ----------
-    weighting : what a propensity p makes a positive cost: "tail" (1/p - 1, the paper's tables), "surrogate" (2/p - 1,
-        the convex bound of the unbiased loss), "balanced" or "none"; negatives cost 1
-    propensity : the model that gives p; None for Jain()
+    weighting : what a propensity p makes a positive cost: tail (1/p - 1, the paper's tables), surrogate (2/p - 1, the
+        convex bound of the unbiased loss), balanced or none; negatives cost 1
+    propensity : the model that gives p from label counts; jain by default
     C, tol, prune, unit_rows, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
     """
 
@@ -76,31 +91,32 @@ class PWDiSMEC(OneVsRest):
         C: float = 1.0,
         tol: float = 1e-3,
         prune: float = 0.01,
-        unit_rows: bool = False,
-        fit_bias: bool | str = True,
+        unit_rows: bool = True,
+        fit_bias: bool | Literal["free"] = True,
         max_rounds: int = 50,
         block_size: int = 256,
         n_jobs: int | None = None,
         random_state: int = 0,
     ) -> None:
+        super().__init__(
+            C=C,
+            tol=tol,
+            prune=prune,
+            unit_rows=unit_rows,
+            fit_bias=fit_bias,
+            max_rounds=max_rounds,
+            block_size=block_size,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
         self.weighting = weighting
         self.propensity = propensity
-        self.C = C
-        self.tol = tol
-        self.prune = prune
-        self.unit_rows = unit_rows
-        self.fit_bias = fit_bias
-        self.max_rounds = max_rounds
-        self.block_size = block_size
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
-    def fit_labels(self, X: Any, Y_new: Any, *, shards: Shards | None = None, progress: Progress = silent) -> Self:
-        """Train further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
+    def _fit_labels(self, rows: Rows, work: Work) -> None:
         if isinstance(self.propensity, FromTable):
             raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
-        return super().fit_labels(X, Y_new, shards=shards, progress=progress)
+        super()._fit_labels(rows, work)
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         propensity = Jain() if self.propensity is None else self.propensity
-        return costs(self.weighting, propensity.fit(label_counts, n_samples), label_counts)
+        return self._scaled(costs(self.weighting, propensity.fit(label_counts, n_samples), label_counts))

@@ -1,105 +1,117 @@
-"""Scores and rankings by sparse linear classifiers that are kept in shards."""
+"""Linear: what all systems share whose answer is one sparse linear classifier per label."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from unmissed.execution import Threads
-from unmissed.kernels.lanes import LANES
-from unmissed.kernels.ranking import fill_tile, merge_best, score_sparse, score_tile
+from unmissed.errors import InputError
+from unmissed.execution import Piece, Pieces
+from unmissed.models import scoring
+from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.ranking import Ranking
-from unmissed.solvers.design import by_frequency
 from unmissed.solvers.shard import Shard
 
-FEW = 256  # up to this many rows are scored straight from the shards; laying out dense tiles would cost more
-_ROWS = 512  # rows that one thread takes at a time
-
-Scores = npt.NDArray[np.float32]
-Work = Callable[[int, slice, Scores], None]
-Way = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]  # first label, number of labels, kernel, its arguments
-
-
-def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
-    """Return the k best labels of each row, exactly; the scores of all rows and labels are never held at once."""
-    labels = np.full((X.shape[0], k), -1, np.int32)
-    best = np.full((X.shape[0], k), -np.inf, np.float32)
-
-    def work(first: int, rows: slice, scores: Scores) -> None:
-        merge_best(scores, first, labels[rows], best[rows])
-
-    _score(X, shards, work, n_jobs)
-    return Ranking(labels, best)
+_LAYOUT = {
+    "features": (np.int32, 1),
+    "starts": (np.int64, 1),
+    "labels": (np.uint16, 1),
+    "weights": (np.float32, 1),
+    "bias": (np.float32, 1),
+    "objective": (np.float64, 1),
+    "gap": (np.float64, 1),
+    "epochs": (np.int32, 1),
+}
 
 
-def decide(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, threshold: float, n_jobs: int | None) -> Any:
-    """Return the sparse 0/1 matrix of the labels whose score exceeds the threshold."""
-    hits = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-
-    def work(first: int, rows: slice, scores: Scores) -> None:
-        row, label = np.nonzero(scores > threshold)
-        hits.append((row + rows.start, label + first))
-
-    _score(X, shards, work, n_jobs)
-    rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True))
-    return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
+def label_key(first: int) -> str:
+    """Return the key of the piece whose labels begin at `first`."""
+    return f"labels/{first:08d}"
 
 
-def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.int64]) -> Scores:
-    """Return the scores of chosen labels, (n_samples, len(labels))."""
-    out = np.empty((X.shape[0], len(labels)), np.float32)
-    for shard in shards:
-        wanted = np.flatnonzero((labels >= shard.first) & (labels < shard.first + shard.n_labels))
-        if len(wanted):
-
-            def work(first: int, rows: slice, scores: Scores, wanted: Any = wanted) -> None:
-                inside = wanted[(labels[wanted] >= first) & (labels[wanted] < first + scores.shape[1])]
-                out[rows.start : rows.stop, inside] = scores[:, labels[inside] - first]
-
-            _score(X, [shard], work, 1)
-    return out
+def shard_piece(shard: Shard) -> Piece:
+    """Return a shard as a piece."""
+    return Piece(label_key(shard.first), shard.arrays, {"first": int(shard.first), "n_labels": int(shard.n_labels)})
 
 
-def _score(X: sp.csr_matrix, shards: Sequence[Shard], work: Work, n_jobs: int | None) -> None:
-    """Call work(first label, rows, scores) for each shard or tile and piece of rows; threads share the rows."""
-    indptr, data = X.indptr.astype(np.int64), X.data
-    pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
-    threads = Threads(n_jobs if len(pieces) > 1 else 1)
-    if X.shape[0] <= FEW:
-        indices, ways = X.indices.astype(np.int32, copy=False), _straight(shards)
-    else:
-        place = by_frequency(X.indices, X.shape[1])
-        indices, ways = place[X.indices].view(np.uint32), _tiles(shards, place)  # unsigned: no wrap-around checks
-    for first, n_labels, kernel, arguments in ways:
-
-        def one(rows: slice, first: int = first, n_labels: int = n_labels, call: Any = (kernel, arguments)) -> None:
-            scores = np.empty((rows.stop - rows.start, len(call[1][-1])), np.float32)
-            call[0](indptr[rows.start : rows.stop + 1], indices, data, *call[1], scores)
-            work(first, rows, scores[:, :n_labels])
-
-        for _ in threads.map(one, pieces):
-            pass
+def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
+    """Return the shard that a piece holds, after checking that its arrays make one."""
+    arrays = piece.expect(_LAYOUT)
+    n_labels = arrays["bias"].size
+    starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
+    if starts.size != features.size + 1 or any(arrays[name].size != n_labels for name in ("objective", "gap", "epochs")):
+        raise piece.damaged("its arrays do not fit together")
+    if not n_labels:
+        raise piece.damaged("it holds no labels")
+    if starts[0] != 0 or (np.diff(starts) < 0).any() or not starts[-1] == labels.size == arrays["weights"].size:
+        raise piece.damaged("its weights are not where its features say")
+    if features.size and (features[0] < 0 or features[-1] >= n_features or (np.diff(features) <= 0).any()):
+        raise piece.damaged(f"it has a feature out of order or not below {n_features}")
+    if labels.size and int(labels.max()) >= n_labels:
+        raise piece.damaged(f"it has weights of a label that is not below {n_labels}")
+    return Shard.from_arrays(first, arrays)
 
 
-def _straight(shards: Sequence[Shard]) -> Iterator[Way]:
-    """Yield the shards as they are."""
-    for shard in shards:
-        arrays = (shard.features, shard.starts, shard.labels, shard.weights, shard.bias)
-        yield shard.first, shard.n_labels, score_sparse, arrays
+class Linear(Model):
+    """Scores are w.x + b: ranking, thresholds, certificates and explanations of models kept in shards of labels."""
 
+    tol: float
+    n_jobs: int | None
+    shards_: list[Shard]
 
-def _tiles(shards: Sequence[Shard], place: npt.NDArray[np.int32]) -> Iterator[Way]:
-    """Yield dense tiles of LANES labels, one after the other in the same memory; feature j stands at place[j]."""
-    tile = np.empty((len(place), LANES), np.float32)
-    for shard in shards:
-        for left in range(0, shard.n_labels, LANES):
-            n_labels = min(LANES, shard.n_labels - left)
-            bias = np.zeros(LANES, np.float32)
-            bias[:n_labels] = shard.bias[left : left + n_labels]
-            tile[:] = 0
-            fill_tile(shard.features, shard.starts, shard.labels, shard.weights, left, place, tile)
-            yield shard.first + left, n_labels, score_tile, (tile, bias)
+    def _open(self, pieces: Pieces) -> None:
+        shards: list[Shard] = []
+        first = 0
+        while first < self.n_labels_:
+            piece = pieces.get(label_key(first))
+            if piece is None:
+                raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
+            shards.append(open_shard(piece, first, self.n_features_in_))
+            first += shards[-1].n_labels
+        if first != self.n_labels_:
+            raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
+        self.shards_ = shards
+
+    def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
+        return scoring.rank(X, self.shards_, k, self.n_jobs)
+
+    def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
+        """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
+        self._check_fitted()
+        return scoring.decide(self._checked(X), self.shards_, self.n_labels_, threshold, self.n_jobs)
+
+    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return the scores of chosen labels, (n_samples, len(labels)); all labels at once would not fit in memory."""
+        self._check_fitted()
+        chosen = np.atleast_1d(np.asarray(labels))
+        known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
+        if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):
+            raise InputError(f"labels are whole numbers from 0 to {self.n_labels_ - 1}")
+        return scoring.scores_of(self._checked(X), self.shards_, chosen.astype(np.int64))
+
+    def certificate(self) -> Certificate:
+        """Return each label's relative duality gap, that of its solution before pruning."""
+        self._check_fitted()
+        gap, epochs = self._joined("gap", np.float64), self._joined("epochs", np.int32)
+        objective = float(self._joined("objective", np.float64).sum())
+        return Certificate(self.tol, gap, objective, columns={"epochs": epochs})
+
+    def explain(self, label: int) -> Explanation:
+        """Return the features that have a weight for a label, their weights, and its bias."""
+        self._check_fitted()
+        for shard in self.shards_:
+            place = label - shard.first
+            if 0 <= place < shard.n_labels:
+                return Explanation(*shard.of_label(place), float(shard.bias[place]))
+        raise InputError(f"there is no label {label}; expected 0 to {self.n_labels_ - 1}")
+
+    def facts(self) -> dict[str, Any]:
+        """Return how many weights there are."""
+        n_weights = sum(shard.weights.size for shard in self.shards_)
+        return {"weights": n_weights, "weights per label": round(n_weights / max(self.n_labels_, 1), 1)}
+
+    def _joined(self, name: str, dtype: Any) -> npt.NDArray[Any]:
+        return np.concatenate([np.empty(0, dtype), *(getattr(shard, name) for shard in self.shards_)])

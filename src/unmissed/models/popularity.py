@@ -2,102 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+import scipy.sparse as sp
 
-from unmissed.errors import NotFittedError
-from unmissed.models.base import check_k, check_X, check_Y
-from unmissed.progress import Progress, silent
+from unmissed.errors import InputError
+from unmissed.execution import Piece, Pieces, Work
+from unmissed.models.base import Model
+from unmissed.models.linear import label_key
+from unmissed.models.rows import Rows
 from unmissed.ranking import Ranking
-from unmissed.solvers.shard import Shard, Shards
 
 
-class Popularity(BaseEstimator):  # type: ignore[misc]
-    """Score label l by its number of positives among the training rows, whatever the row.
+@dataclass(frozen=True)
+class CountTask:
+    """Count the positives of all labels of some rows; the labels are numbered from `first` on."""
 
-    It is the linear model without weights whose bias is the label's count, so it is kept and stored like one.
+    first: int
+    size: int
 
-    Attributes
-    ----------
-    n_features_in_, n_labels_ : int
-    shards_ : list of Shard
-        The counts, as biases; one shard for `fit`, one more for each `fit_labels`.
-    """
+    @property
+    def key(self) -> str:
+        """The key of the counts."""
+        return label_key(self.first)
 
-    def fit(self, X: Any, Y: Any, *, shards: Shards | None = None, progress: Progress = silent) -> Popularity:
-        """Count the positives of each label."""
-        X = check_X(X)
-        Y = check_Y(Y, X.shape[0])
-        self.n_features_in_ = int(X.shape[1])
-        self.n_labels_ = 0
-        self.shards_: list[Shard] = []
-        return self._append(Y, shards, progress)
+    def run(self, shared: Rows) -> Piece:
+        """Count."""
+        return Piece(self.key, {"counts": shared.label_counts}, {"n_labels": self.size})
 
-    def fit_labels(self, X: Any, Y: Any, *, shards: Shards | None = None, progress: Progress = silent) -> Popularity:
-        """Count the positives of further labels, which get the numbers after those there are."""
-        self._check_fitted()
-        X = check_X(X, self.n_features_in_)
-        return self._append(check_Y(Y, X.shape[0]), shards, progress)
 
-    def rank(self, X: Any, k: int = 5) -> Ranking:
+@dataclass(frozen=True)
+class Counted:
+    """Makes what counting needs: the rows."""
+
+    rows: Rows
+
+    def __call__(self) -> Rows:
+        """Return the rows."""
+        return self.rows
+
+
+class Popularity(Model):
+    """Score label l by its number of positives among the training rows, whatever the row."""
+
+    label_counts_: npt.NDArray[np.int64]
+
+    def _fit(self, rows: Rows, work: Work) -> None:
+        self._count(rows, 0, work)
+
+    def _fit_labels(self, rows: Rows, work: Work) -> None:
+        self._count(rows, self.n_labels_, work)
+
+    def _count(self, rows: Rows, first: int, work: Work) -> None:
+        if rows.n_labels:
+            work.run([CountTask(first, rows.n_labels)], Counted(rows))
+
+    def _open(self, pieces: Pieces) -> None:
+        found = [np.zeros(0, np.int64)]
+        first = 0
+        while first < self.n_labels_:
+            piece = pieces.get(label_key(first))
+            if piece is None:
+                raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
+            found.append(_counts_of(piece))
+            first += found[-1].size
+        self.label_counts_ = np.concatenate(found)
+        if self.label_counts_.size != self.n_labels_:
+            raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
+
+    def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k most frequent labels, the same ones for each row; equal counts in rising order of label."""
-        self._check_fitted()
-        k = check_k(k)
-        n_samples = check_X(X, self.n_features_in_).shape[0]
         counts = self.label_counts_
         best = np.lexsort((np.arange(counts.size), -counts))[:k]
         labels = np.full(k, -1, dtype=np.int32)
         scores = np.full(k, -np.inf, dtype=np.float32)
         labels[: best.size] = best
         scores[: best.size] = counts[best]
-        return Ranking(np.tile(labels, (n_samples, 1)), np.tile(scores, (n_samples, 1)))
-
-    @property
-    def label_counts_(self) -> npt.NDArray[np.float32]:
-        """The number of positives of each label."""
-        self._check_fitted()
-        return np.concatenate([np.zeros(0, np.float32), *(shard.bias for shard in self.shards_)])
-
-    @classmethod
-    def from_shards(cls, params: dict[str, Any], shards: list[Shard], n_features: int) -> Popularity:
-        """Build the fitted model whose shards these are."""
-        model = cls(**params)
-        model.n_features_in_ = n_features
-        model.shards_ = list(shards)
-        model.n_labels_ = sum(shard.n_labels for shard in shards)
-        return model
-
-    def _append(self, Y: Any, shards: Shards | None, progress: Progress) -> Popularity:
-        n_new = int(Y.shape[1])
-        if n_new:
-            shard = shards.get(self.n_labels_) if shards is not None else None
-            if shard is None:
-                shard = _shard(np.bincount(Y.indices, minlength=n_new), self.n_labels_)
-                if shards is not None:
-                    shards.put(shard)
-            self.shards_ = [*self.shards_, shard]
-        self.n_labels_ += n_new
-        progress(n_new, n_new)
-        return self
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "shards_"):
-            raise NotFittedError("this Popularity has not been fitted; call fit(X, Y) first")
+        return Ranking(np.tile(labels, (X.shape[0], 1)), np.tile(scores, (X.shape[0], 1)))
 
 
-def _shard(counts: npt.NDArray[np.int64], first: int) -> Shard:
-    n = counts.size
-    return Shard(
-        features=np.zeros(0, np.int32),
-        starts=np.zeros(1, np.int64),
-        labels=np.zeros(0, np.uint16),
-        weights=np.zeros(0, np.float32),
-        bias=counts.astype(np.float32),
-        objective=np.zeros(n),
-        gap=np.zeros(n),
-        epochs=np.zeros(n, np.int32),
-        first=first,
-    )
+def _counts_of(piece: Piece) -> npt.NDArray[np.int64]:
+    """Return the counts of a piece; the first version of runs kept them as the biases of a linear model."""
+    if "bias" in piece.arrays:
+        counts = piece.arrays["bias"].astype(np.int64)
+    else:
+        counts = piece.expect({"counts": (np.int64, 1)})["counts"]
+    if not counts.size or counts.min() < 0:
+        raise piece.damaged("it holds no counts")
+    return counts

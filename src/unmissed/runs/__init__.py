@@ -1,8 +1,8 @@
 """The verbs: train, predict, evaluate, and the folder that they leave behind."""
 
 from unmissed.runs.prediction import predict
-from unmissed.runs.recipe import METHODS, Recipe
-from unmissed.runs.run import Run, open_run
+from unmissed.runs.recipe import Recipe
+from unmissed.runs.run import Run, load_model, open_run
 from unmissed.runs.training import extend, save, train
 
-__all__ = ["METHODS", "Recipe", "Run", "extend", "open_run", "predict", "save", "train"]
+__all__ = ["Recipe", "Run", "extend", "load_model", "open_run", "predict", "save", "train"]

@@ -1,4 +1,4 @@
-"""RunFolder: what is where in a run's folder, who may write there, and which label blocks are finished."""
+"""RunFolder: what is where in a run's folder, and who may write there."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from unmissed import __version__
-from unmissed.archive import MANIFEST, open_arrays, read_json, read_manifest, write_archive, write_json
+from unmissed.archive import MANIFEST, read_manifest, write_json
 from unmissed.errors import InputError
+from unmissed.execution import OnDisk, Pieces
 from unmissed.runs.recipe import Recipe
-from unmissed.solvers.shard import Shard
+from unmissed.runs.version1 import PiecesOfVersion1
 
 if sys.platform == "win32":
     import msvcrt
@@ -28,23 +28,11 @@ else:
     import fcntl
 
 KIND = "run"
-SHARD_KIND = "shard"
 LABELS_KIND = "labels of a run"
 FEATURES_KIND = "features of a run"
-VERSION = 1
+VERSION = 2
 _LOCK = ".lock"
 _TRAINING, _COMPLETE = "training", "complete"
-
-_SHARD_TYPES = {
-    "features": np.int32,
-    "starts": np.int64,
-    "labels": np.uint16,
-    "weights": np.float32,
-    "bias": np.float32,
-    "objective": np.float64,
-    "gap": np.float64,
-    "epochs": np.int32,
-}
 
 
 @dataclass(frozen=True)
@@ -79,6 +67,7 @@ class Manifest:
     recipe: Recipe
     n_features: int
     parts: list[Part]
+    version: int = VERSION
 
     def with_last(self, part: Part) -> Manifest:
         """Return the manifest with another last part."""
@@ -86,7 +75,7 @@ class Manifest:
 
 
 class RunFolder:
-    """A run on disk: `manifest.json`, `labels/`, `shards/`, and `text/` or `features/` where their names are known."""
+    """A run on disk: `manifest.json`, `pieces/`, `labels/`, and `text/` or `features/` where their names are known."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -108,10 +97,6 @@ class RunFolder:
         """Where names and counts of the part that begins at label `first` are."""
         return self.path / "labels" / f"{first:08d}"
 
-    def shard(self, first: int) -> Path:
-        """Where the shard that begins at label `first` is."""
-        return self.path / "shards" / f"{first:08d}"
-
     def is_new(self) -> bool:
         """Tell whether nothing was begun here; a folder with other things in it is refused."""
         if (self.path / MANIFEST).is_file():
@@ -126,16 +111,19 @@ class RunFolder:
     def read(self) -> Manifest:
         """Read the manifest."""
         value = read_manifest(self.path, KIND)
-        if value.get("version") != VERSION:
-            raise InputError(f"{self.path}: a run of version {value.get('version')!r}; this program reads {VERSION}")
+        version = value.get("version")
+        if version not in (1, VERSION):
+            raise InputError(f"{self.path}: a run of version {version!r}; this program reads 1 to {VERSION}")
         try:
             parts = [Part(**part) for part in value["parts"]]
-            return Manifest(Recipe.from_json(value["recipe"]), int(value["n_features"]), parts)
-        except (KeyError, TypeError, ValueError) as error:
+            return Manifest(Recipe.from_json(value["recipe"]), int(value["n_features"]), parts, int(version))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{self.path / MANIFEST}: damaged: {error}") from error
 
     def write(self, manifest: Manifest) -> None:
-        """Write the manifest, aside and renamed."""
+        """Write the manifest, aside and renamed; older versions are read only."""
+        if manifest.version != VERSION:
+            raise InputError(f"{self.path}: a run of version {manifest.version} can be read, not changed; train it again")
         value = {
             "kind": KIND,
             "version": VERSION,
@@ -159,12 +147,13 @@ class RunFolder:
 
     def clean(self) -> None:
         """Remove what a killed writer left behind; only under the lock."""
-        for place in (self.path, self.path / "shards", self.path / "labels"):
+        for place in (self.path, self.path / "labels"):
             for entry in place.glob(".*.part"):
                 if entry.is_dir():
                     shutil.rmtree(entry)
                 else:
                     entry.unlink()
+        OnDisk(self.path / "pieces").clean()
 
     def forget(self, before: Manifest | None, part: Part) -> None:
         """Go back to an earlier manifest, or to an empty folder; only under the lock."""
@@ -179,62 +168,19 @@ class RunFolder:
         else:
             self.write(before)
 
-    def open_shard(self, first: int, *, verify: bool = False) -> Shard:
-        """Open a shard memory-mapped; the sizes of files and arrays are checked, checksums on request."""
-        folder = self.shard(first)
-        manifest = read_manifest(folder, SHARD_KIND)
-        arrays = open_arrays(folder, manifest, verify=verify)
-        if manifest.get("version") != VERSION or manifest.get("first") != first or not _sound(arrays):
-            raise InputError(f"{folder}: its arrays do not make a shard; the run is damaged")
-        return Shard.from_arrays(first, arrays)
+    def pieces(self, manifest: Manifest, *, verify: bool = False) -> Pieces:
+        """Return the model's pieces, opened memory-mapped when they are asked for; checksums on request."""
+        if manifest.version == 1:
+            return PiecesOfVersion1(self.path, verify=verify)
+        return OnDisk(self.path / "pieces", verify=verify)
 
-    def open_shards(self, manifest: Manifest, *, verify: bool = False) -> list[Shard]:
-        """Open the shards of all complete parts and check that they hold each label once."""
-        wanted = sum(part.n_labels for part in manifest.parts if part.is_complete)
-        shards: list[Shard] = []
-        first = 0
-        while first < wanted:
-            shards.append(self.open_shard(first, verify=verify))
-            if not shards[-1].n_labels:
-                raise InputError(f"{self.shard(first)}: holds no labels; the run is damaged")
-            first += shards[-1].n_labels
-        if first != wanted:
-            raise InputError(f"{self.path}: shards hold {first} labels, the manifest says {wanted}; the run is damaged")
-        return shards
-
-    def n_finished(self, part: Part) -> int:
-        """Count the labels of a part whose shards are there."""
-        end, done = part.first + part.n_labels, 0
-        for entry in (self.path / "shards").glob("[0-9]*"):
-            if entry.name.isdigit() and part.first <= int(entry.name) < end:
-                done += int(read_json(entry / MANIFEST).get("n_labels", 0))
-        return done
+    def n_finished(self) -> int:
+        """Count the pieces that are there."""
+        return sum(1 for _ in OnDisk(self.path / "pieces").keys())
 
     def n_bytes(self) -> int:
         """Add up the sizes of all files."""
         return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
-
-
-class ShardsOnDisk:
-    """The shards of a run as `fit` takes them: those there are, and a place for those to come."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self.folder = folder
-
-    def get(self, first: int) -> Shard | None:
-        """Return the shard that begins at label `first`, or None where it is not finished."""
-        return self.folder.open_shard(first) if self.folder.shard(first).exists() else None
-
-    def put(self, shard: Shard) -> None:
-        """Write a finished shard aside and give it its name."""
-        write_archive(
-            self.folder.shard(shard.first),
-            shard.arrays,
-            kind=SHARD_KIND,
-            version=VERSION,
-            first=int(shard.first),
-            n_labels=int(shard.n_labels),
-        )
 
 
 def versions() -> dict[str, str]:
@@ -249,20 +195,6 @@ def versions() -> dict[str, str]:
         "scipy": scipy.__version__,
         "numba": numba.__version__,
     }
-
-
-def _sound(arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
-    """Tell whether arrays have the names, types and sizes of a shard's."""
-    if arrays.keys() != _SHARD_TYPES.keys():
-        return False
-    if any(arrays[name].dtype != dtype or arrays[name].ndim != 1 for name, dtype in _SHARD_TYPES.items()):
-        return False
-    n_labels = arrays["bias"].size
-    return (
-        arrays["starts"].size == arrays["features"].size + 1
-        and arrays["labels"].size == arrays["weights"].size == int(arrays["starts"][-1])
-        and all(arrays[name].size == n_labels for name in ("objective", "gap", "epochs"))
-    )
 
 
 def _leftover(entry: Path) -> bool:

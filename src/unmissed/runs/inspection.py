@@ -1,16 +1,15 @@
-"""Inspection: what a run is made of, how well its labels were solved, and which features speak for a label."""
+"""Inspection: what a run is made of, how well it was solved, and which features speak for a label."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from unmissed.errors import InputError
+from unmissed.models.base import Certificate
 from unmissed.runs.run import Run
 
-WORST = 5  # labels named as those with the largest gaps
+WORST = 5  # problems named as those with the largest gaps
 
 
 class Feature(NamedTuple):
@@ -23,18 +22,16 @@ class Feature(NamedTuple):
 
 def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
     """Return method, sizes, certificates and disk space of a run, ready for JSON."""
-    shards = run.model.shards_
     counts = run.label_counts
-    n_weights = sum(len(shard.weights) for shard in shards)
     return {
         "run": str(run.folder),
+        "format": run.manifest.version,
         "recipe": run.recipe.to_json(),
         "n_labels": run.n_labels,
         "n_features": run.n_features,
         "labels_without_positives": None if counts is None else int(np.count_nonzero(counts == 0)),
-        "n_weights": n_weights,
-        "weights_per_label": n_weights / run.n_labels if run.n_labels else 0.0,
-        "n_shards": len(shards),
+        "model": run.model.facts(),
+        "n_pieces": sum(1 for _ in run.model.pieces_.keys()),
         "bytes": run.folder.n_bytes(),
         "parts": [
             {
@@ -43,7 +40,6 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
                 "n_samples": part.n_samples,
                 "digest": part.digest,
                 "status": part.status,
-                "finished": part.n_labels if part.is_complete else run.folder.n_finished(part),
                 "versions": part.versions,
             }
             for part in run.manifest.parts
@@ -53,77 +49,62 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
 
 
 def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:
-    """Tell how many labels met the tolerance and name those that did not; None where nothing was solved."""
-    tol = run.recipe.params.get("tol")
-    if tol is None:
+    """Tell how many problems met the tolerance and name those that did not; None where nothing is certified."""
+    found = run.model.certificate()
+    if found is None:
         return None
-    shards = run.model.shards_
-    gap = relative_gaps(run)
-    epochs = np.concatenate([shard.epochs for shard in shards])
-    missed = np.flatnonzero(~(gap <= tol))
-    order = np.argsort(-gap, kind="stable")[:worst]
+    missed = found.missed
+    order = np.argsort(-found.gap, kind="stable")[:worst]
     return {
-        "tol": tol,
-        "met": int(gap.size - missed.size),
+        "tol": found.tol,
+        "unit": found.unit,
+        "met": int(found.gap.size - missed.size),
         "missed": int(missed.size),
-        "missed_labels": [run.name_of(int(label)) for label in missed],
-        "median_gap": float(np.median(gap)),
+        "missed_names": [_name(run, found, int(place)) for place in missed],
+        "median_gap": float(np.median(found.gap)) if found.gap.size else 0.0,
         "worst": [
             {
-                "label": int(label),
-                "name": run.name_of(int(label)),
-                "gap": float(gap[label]),
-                "epochs": int(epochs[label]),
+                "number": int(place),
+                "name": _name(run, found, int(place)),
+                "gap": float(found.gap[place]),
+                **{title: values[place].item() for title, values in found.columns.items()},
             }
-            for label in order
+            for place in order
         ],
-        "objective": float(sum(shard.objective.sum() for shard in shards)),
+        "objective": found.objective,
     }
-
-
-def relative_gaps(run: Run) -> npt.NDArray[np.float64]:
-    """Return each label's certificate, the relative duality gap of its solution before pruning."""
-    return np.concatenate([shard.gap for shard in run.model.shards_])
 
 
 def strongest_features(run: Run, label: int, top: int = 20) -> list[Feature]:
     """Return the `top` features with the largest weights in size, largest first; ties by number."""
-    if top < 1:
-        raise InputError(f"top is {top}; expected at least 1")
-    for shard in run.model.shards_:
-        place = label - shard.first
-        if 0 <= place < shard.n_labels:
-            features, weights = shard.of_label(place)
-            order = np.lexsort((features, -np.abs(weights)))[:top]
-            names = run.feature_names
-            return [
-                Feature(int(features[i]), names[int(features[i])] if names else None, float(weights[i])) for i in order
-            ]
-    raise InputError(f"{run.folder}: has no label {label}")
+    found = run.model.explain(label).strongest(top)
+    names = run.feature_names
+    return [
+        Feature(int(feature), names[int(feature)] if names else None, float(weight))
+        for feature, weight in zip(found.features, found.weights, strict=True)
+    ]
 
 
-def bias_of(run: Run, label: int) -> float:
-    """Return the constant of a label."""
-    shard = next(shard for shard in run.model.shards_ if 0 <= label - shard.first < shard.n_labels)
-    return float(shard.bias[label - shard.first])
+def describe_label(run: Run, label: int, top: int = 20) -> dict[str, Any]:
+    """Return a label's name, count, certificate and strongest features, ready for JSON."""
+    counts, found = run.label_counts, run.model.certificate()
+    return {
+        "label": label,
+        "name": run.name_of(label),
+        "count": None if counts is None else int(counts[label]),
+        "features": [feature._asdict() for feature in strongest_features(run, label, top)],
+        "constant": run.model.explain(label).constant,
+        "gap": float(found.gap[label]) if found is not None and found.unit == "labels" else None,
+    }
 
 
 def verify(run: Run) -> int:
-    """Compare every file with its checksum and every index with the sizes; returns the number of weights read."""
+    """Compare every file with its checksum and every index with the sizes; returns the number of pieces read."""
     checked = Run(run.folder.path, verify=True)
     names = (checked.label_names, checked.label_titles, checked.label_counts, checked.feature_names, checked.text)
     del names  # opened, and with it verified
-    n_weights = 0
-    for shard in checked.model.shards_:
-        sound = (
-            shard.starts[0] == 0
-            and (np.diff(shard.starts) >= 0).all()
-            and (np.diff(shard.features) > 0).all()
-            and (not shard.labels.size or int(shard.labels.max()) < shard.n_labels)
-            and (not shard.features.size or (shard.features.min() >= 0 and shard.features.max() < run.n_features))
-            and np.isfinite(shard.weights).all()
-        )
-        if not sound:
-            raise InputError(f"{run.folder.shard(shard.first)}: holds weights out of range; the run is damaged")
-        n_weights += shard.weights.size
-    return n_weights
+    return sum(1 for _ in checked.model.pieces_.keys())
+
+
+def _name(run: Run, found: Certificate, place: int) -> str:
+    return run.name_of(place) if found.unit == "labels" else str(place)

@@ -1,134 +1,99 @@
-"""Recipe: everything that decides what training gives, apart from the data; the registry of methods by name."""
+"""Recipe: everything that decides what training gives, apart from the data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from unmissed.errors import InputError
+from unmissed.models.base import Model
+from unmissed.models.parameters import parameters_of
+from unmissed.models.registry import find_model, method_of
 from unmissed.propensity import Jain, Propensity, describe, from_description
-
-METHODS: dict[str, str] = {
-    "dismec": "unmissed.models.dismec:DiSMEC",
-    "pw-dismec": "unmissed.models.dismec:PWDiSMEC",
-    "popularity": "unmissed.models.popularity:Popularity",
-}
-"""Where each method's model class is; imported when it is needed."""
-
-_NO_RESULT = ("n_jobs",)  # parameters that change the time it takes, and nothing else
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method, its parameters, its propensity model, its seed, and how text became features.
+    """A method, its parameters, and how text became features.
 
     Parameters
     ----------
-    method : a name in METHODS
-    params : every other parameter of the model, defaults included
-    seed : the model's `random_state`, or None where it has none
-    propensity : `unmissed.propensity.describe` of the model's propensity, or None where it has none
+    method : the name of a method in the registry
+    params : every parameter of the model that can change its pieces, defaults included, as values that JSON can hold
     text : `TextFeatures.options`, or None where the features did not come from text
     """
 
     method: str
     params: dict[str, Any] = field(default_factory=dict)
-    seed: int | None = None
-    propensity: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, model: Model, text: Mapping[str, Any] | None = None) -> Recipe:
+        """Write down a model's parameters."""
+        values = model.get_params(deep=False)
+        params = {
+            one.name: _written(one.name, values[one.name], is_propensity=one.is_propensity)
+            for one in parameters_of(type(model))
+            if one.changes_result
+        }
+        return cls(method_of(model), params, None if text is None else dict(text))
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as a value that JSON can hold."""
-        return {
-            "method": self.method,
-            "params": self.params,
-            "seed": self.seed,
-            "propensity": self.propensity,
-            "text": self.text,
-        }
+        return {"method": self.method, "params": self.params, "text": self.text}
 
     @classmethod
     def from_json(cls, value: Any) -> Recipe:
-        """Return the recipe that `to_json` gave."""
-        try:
-            return cls(**value)
-        except TypeError as error:
-            raise InputError(f"not a recipe: {error}") from error
+        """Return the recipe that `to_json` gave; the first version kept seed and propensity apart."""
+        value = dict(value)
+        params = dict(value.get("params", {}))
+        for name, moved in (("seed", "random_state"), ("propensity", "propensity")):
+            kept = value.pop(name, None)
+            if kept is not None:
+                params[moved] = kept
+        return cls(**{**value, "params": params})
+
+    @property
+    def propensity(self) -> Propensity | None:
+        """The propensity model that training used, or None where it used none."""
+        described = next((self.params[name] for name in self._propensities() if name in self.params), None)
+        return None if described is None else from_description(described)
 
     def constructor_params(self) -> dict[str, Any]:
-        """Return what the model's constructor takes."""
-        params = dict(self.params)
-        if self.seed is not None:
-            params["random_state"] = self.seed
-        if self.propensity is not None:
-            params["propensity"] = from_description(self.propensity)
-        return params
+        """Return what the model's constructor takes; parameters that it does not have are refused."""
+        names = set(self._propensities())
+        known = find_model(self.method)._get_param_names()
+        unknown = sorted(self.params.keys() - set(known))
+        if unknown:
+            raise InputError(f"{self.method} has no parameter {unknown[0]!r}; the run is damaged or of a later version")
+        return {name: from_description(value) if name in names else value for name, value in self.params.items()}
 
     def differences(self, other: Recipe) -> list[str]:
         """Name what differs, as `C is 1.0 there and 2.0 here`."""
-        there, here = _flat(self.to_json()), _flat(other.to_json())
+        there, here = ({"method": one.method, **one.params, "text": one.text} for one in (self, other))
         return [
             f"{name} is {_short(there.get(name))} there and {_short(here.get(name))} here"
             for name in {**there, **here}
             if there.get(name) != here.get(name)
         ]
 
-
-def find_model(method: str) -> Any:
-    """Return the model class of a method, or say which methods there are."""
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
-    module, _, name = METHODS[method].partition(":")
-    return getattr(import_module(module), name)
+    def _propensities(self) -> list[str]:
+        return [one.name for one in parameters_of(find_model(self.method)) if one.is_propensity]
 
 
-def make_model(method: str, params: Mapping[str, Any]) -> Any:
-    """Make an unfitted model; a parameter that the method does not have is refused by name."""
-    cls = find_model(method)
-    known = cls._get_param_names()
-    for name in params:
-        if name not in known:
-            has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
-            raise InputError(f"{method} has no parameter {name!r}; {has}")
-    return cls(**params)
-
-
-def method_of(model: Any) -> str:
-    """Return the name under which a model's class is registered."""
-    for method, place in METHODS.items():
-        if place == f"{type(model).__module__}:{type(model).__qualname__}":
-            return method
-    raise InputError(f"{type(model).__name__} is no method that a run can hold; known: {', '.join(METHODS)}")
-
-
-def recipe_of(model: Any, text: Mapping[str, Any] | None = None) -> Recipe:
-    """Write down a model's parameters as a recipe."""
-    params = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in _NO_RESULT}
-    seed = params.pop("random_state", None)
-    if seed is not None and not isinstance(seed, int):
-        raise InputError(f"random_state is {seed!r}; a run can remember a whole number only")
-    propensity = None
-    if "propensity" in params:
-        chosen: Propensity | None = params.pop("propensity")
-        propensity = describe(Jain() if chosen is None else chosen)
-    return Recipe(method_of(model), params, seed, propensity, None if text is None else dict(text))
-
-
-def _plain(value: Any) -> Any:
-    """Turn numpy's numbers into Python's, which JSON can hold and which read back equal."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-
-
-def _flat(value: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, part in value.items():
-        if name == "params":
-            flat |= part
-        else:
-            flat[name] = part
-    return flat
+def _written(name: str, value: Any, *, is_propensity: bool) -> Any:
+    """Return a parameter as JSON can hold it and read it back equal."""
+    if is_propensity:
+        return describe(Jain() if value is None else value)
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's numbers
+        value = value.item()
+    if isinstance(value, tuple):
+        value = list(value)
+    plain = all(isinstance(one, str | int | float | None) for one in (value if isinstance(value, list) else [value]))
+    if not plain:
+        raise InputError(f"{name} is {value!r}; a run can remember numbers, words and lists of them only")
+    return value
 
 
 def _short(value: Any) -> str:

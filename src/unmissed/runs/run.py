@@ -15,11 +15,17 @@ from unmissed.archive import MANIFEST, open_arrays, read_json, read_manifest
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.errors import InputError
+<<<<<<< HEAD
 from unmissed.matrices import assemble
 from unmissed.propensity import Jain, Propensity, from_description
+=======
+from unmissed.models.base import Model
+from unmissed.models.registry import find_model
+from unmissed.propensity import Jain, Propensity
+>>>>>>> c17f6c1 (Pieces, work and an abstract model: runs, command line and executors know no system)
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
-from unmissed.runs.recipe import Recipe, find_model
+from unmissed.runs.recipe import Recipe
 
 
 class Run:
@@ -31,16 +37,20 @@ class Run:
     ----------
     path : the run's folder
     verify : compare every file with its checksum when it is opened
+    model : the model, where it has just been trained into this folder and need not be opened again
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None
+    ) -> None:
         self.folder = RunFolder(path)
         self.verify = verify
         self.manifest: Manifest = self.folder.read()
+        if model is not None:
+            self.model = model
         if not self.parts:
-            part = self.manifest.parts[0]
             raise InputError(
-                f"{path}: training is not finished, {self.folder.n_finished(part)} of {part.n_labels} labels are done; "
+                f"{path}: training is not finished ({self.folder.n_finished()} pieces are there); "
                 "the same train command goes on where it stopped"
             )
 
@@ -68,11 +78,16 @@ class Run:
         return sum(part.n_labels for part in self.parts)
 
     @cached_property
-    def model(self) -> Any:
-        """The fitted model, its weights memory-mapped."""
-        shards = self.folder.open_shards(self.manifest, verify=self.verify)
+    def model(self) -> Model:
+        """The fitted model, its arrays memory-mapped."""
         cls = find_model(self.recipe.method)
-        return cls.from_shards(self.recipe.constructor_params(), shards, self.n_features)
+        pieces = self.folder.pieces(self.manifest, verify=self.verify)
+        try:
+            return cls.open(self.recipe.constructor_params(), pieces, self.n_features, self.n_labels)
+        except InputError as error:
+            if str(self.folder) in str(error):
+                raise
+            raise InputError(f"{self.folder}: {error}") from error
 
     @cached_property
     def text(self) -> TextFeatures | None:
@@ -111,7 +126,7 @@ class Run:
         if counts is None:
             raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
         if model is None:
-            model = Jain() if self.recipe.propensity is None else from_description(self.recipe.propensity)
+            model = self.recipe.propensity or Jain()
         return np.concatenate(
             [model.fit(counts[part.first : part.first + part.n_labels], part.n_samples) for part in self.parts]
         )
@@ -131,7 +146,7 @@ class Run:
 
     def rank(self, rows: Any, k: int = 5) -> Ranking:
         """Return the k best labels of each row; `rows` is a matrix, a text, or several texts."""
-        return self.model.rank(self.features_of(rows), k)  # type: ignore[no-any-return]
+        return self.model.rank(self.features_of(rows), k)
 
     def features_of(self, rows: Any) -> Any:
         """Return the features of texts; a matrix is returned as it is."""
@@ -180,6 +195,11 @@ class Run:
 def open_run(path: str | os.PathLike[str], *, verify: bool = False) -> Run:
     """Open a run's folder; weights stay on the disk and are read where they are needed."""
     return Run(path, verify=verify)
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Open the model of a run, or one that `save` wrote, without its names."""
+    return Run(path).model
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,62 +16,65 @@ from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import pack_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.progress import Progress, silent
-from unmissed.runs.folder import (
-    FEATURES_KIND,
-    LABELS_KIND,
-    VERSION,
-    Manifest,
-    Part,
-    RunFolder,
-    ShardsOnDisk,
-    versions,
-)
-from unmissed.runs.recipe import Recipe, make_model, recipe_of
+from unmissed.execution import Executor, OnDisk, Work
+from unmissed.models.base import Model
+from unmissed.models.registry import make_model
+from unmissed.runs.folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, Part, RunFolder, versions
+from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
 
 
 def train(
-    method: str,
+    method: str | Model,
     dataset: Dataset,
     path: str | os.PathLike[str],
     params: Mapping[str, Any] | None = None,
     *,
+    executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Train a method on a data set into a folder; what is finished there already is not done again.
 
     Parameters
     ----------
-    method : a name in METHODS
+    method : a name in the registry, or a model that is not fitted yet
     dataset : the training rows
     path : the run's folder: a new one, or one where the same training was begun. Another recipe or other data is
         refused. Interrupted at any moment and begun again, training leaves the same bytes as if it had not been.
-    params : the model's parameters; those left out have their defaults
-    progress : told the labels done
+    params : the model's parameters where `method` is a name; those left out have their defaults
+    executor : where tasks run; threads by default
+    progress : told how much is done, in the model's own unit
     """
-    model = make_model(method, params or {})
-    recipe = recipe_of(model, None if dataset.text is None else dataset.text.options)
+    model = make_model(method, params or {}) if isinstance(method, str) else method
+    recipe = Recipe.of(model, None if dataset.text is None else dataset.text.options)
     folder = RunFolder(path)
     folder.is_new()  # refuses a folder of something else before anything is written there
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
+    rows = model.check_rows(dataset.X, dataset.Y)
     with folder.locked():
         folder.clean()
         part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest)
         if folder.is_new():
             folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
         part = _go_on(folder, recipe, part)
-        if not part.is_complete:
-            with _taken_back(folder, None, part):
-                _write_features(folder, dataset.text, dataset.feature_names)
-                _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
-                model.fit(dataset.X, dataset.Y, shards=ShardsOnDisk(folder), progress=progress)
-            folder.write(folder.read().with_last(part.completed()))
-    return Run(path)
+        if part.is_complete:
+            return Run(path)
+        with _taken_back(folder, None, part, 0):
+            _write_features(folder, dataset.text, dataset.feature_names)
+            _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
+            model.fit_rows(rows, _work(folder, executor, progress))
+        folder.write(folder.read().with_last(part.completed()))
+    return Run(path, model=model)
 
 
 def extend(
-    path: str | os.PathLike[str], dataset: Dataset, *, n_jobs: int | None = None, progress: Progress = silent
+    path: str | os.PathLike[str],
+    dataset: Dataset,
+    *,
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = silent,
 ) -> Run:
     """Train the labels of a data set that a run does not have yet; the run's other labels are not touched.
 
@@ -82,23 +86,22 @@ def extend(
         folder.clean()
         run = Run(path)
         fresh = _new_labels(run, dataset)
+        model = run.model.with_jobs(n_jobs)
+        rows = model.check_rows(fresh.X, fresh.Y, run.n_features)
         part = Part(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest).joined_by(versions())
-        before = Manifest(run.recipe, run.n_features, run.parts)
+        before = Manifest(run.recipe, run.n_features, run.parts, run.manifest.version)
         if run.manifest == before:
-            folder.write(Manifest(run.recipe, run.n_features, [*run.parts, part]))
+            folder.write(replace(before, parts=[*run.parts, part]))
         part = _go_on(folder, run.recipe, part)
-        with _taken_back(folder, before, part):
+        with _taken_back(folder, before, part, sum(1 for _ in model.pieces_.keys())):
             _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
-            model = run.model
-            if "n_jobs" in model.get_params():
-                model.set_params(n_jobs=n_jobs)
-            model.fit_labels(fresh.X, fresh.Y, shards=ShardsOnDisk(folder), progress=progress)
+            model.fit_more(rows, _work(folder, executor, progress))
         folder.write(folder.read().with_last(part.completed()))
-    return Run(path)
+    return Run(path, model=model)
 
 
 def save(
-    model: Any,
+    model: Model,
     path: str | os.PathLike[str],
     *,
     label_names: list[str] | None = None,
@@ -106,27 +109,35 @@ def save(
     label_counts: npt.ArrayLike | None = None,
     feature_names: list[str] | None = None,
     text: TextFeatures | None = None,
-    n_samples: int = 0,
+    n_samples: int | None = None,
 ) -> Run:
     """Write a model that was fitted in memory as a new run; opened again, it ranks bit for bit the same."""
-    recipe = recipe_of(model, None if text is None else text.options)
+    recipe = Recipe.of(model, None if text is None else text.options)
     folder = RunFolder(path)
     if not folder.is_new():
         raise InputError(f"{path}: exists already; remove it or choose another name")
-    for what, names in (("label_names", label_names), ("label_titles", label_titles)):
+    counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
+    if counts is not None and (n_samples is None or n_samples < 1):
+        raise InputError("label_counts need n_samples, the number of training rows that they were counted in")
+    for what, names in (("label_names", label_names), ("label_titles", label_titles), ("label_counts", counts)):
         if names is not None and len(names) != model.n_labels_:
             raise InputError(f"{what} has {len(names)} entries; expected {model.n_labels_}")
     with folder.locked():
-        part = Part(0, model.n_labels_, n_samples, None).joined_by(versions())
+        part = Part(0, model.n_labels_, n_samples or 0, None).joined_by(versions())
         folder.write(Manifest(recipe, model.n_features_in_, [part]))
         _write_features(folder, text, feature_names)
-        counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
         _write_labels(folder, 0, label_names, label_titles, counts)
-        shards = ShardsOnDisk(folder)
-        for shard in model.shards_:
-            shards.put(shard)
+        target = OnDisk(folder.path / "pieces")
+        for key in model.pieces_.keys():
+            piece = model.pieces_.get(key)
+            assert piece is not None  # it was listed
+            target.put(piece)
         folder.write(folder.read().with_last(part.completed()))
     return Run(path)
+
+
+def _work(folder: RunFolder, executor: Executor | None, progress: Progress) -> Work:
+    return Work(OnDisk(folder.path / "pieces"), executor, progress)
 
 
 def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
@@ -154,12 +165,12 @@ def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
 
 
 @contextmanager
-def _taken_back(folder: RunFolder, before: Manifest | None, part: Part) -> Iterator[None]:
-    """Leave no trace of a part that is refused before any of its labels is trained, so that it can be tried anew."""
+def _taken_back(folder: RunFolder, before: Manifest | None, part: Part, n_pieces: int) -> Iterator[None]:
+    """Leave no trace of a part that is refused before it has added to the `n_pieces` there were: it can be tried again."""
     try:
         yield
     except UnmissedError:
-        if not folder.n_finished(part):
+        if folder.n_finished() <= n_pieces:
             folder.forget(before, part)
         raise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,21 +51,3 @@ class Shard:
     def from_arrays(cls, first: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Shard:
         """Make a shard of what `arrays` gave; memory-mapped arrays stay mapped."""
         return cls(first=first, **arrays)
-
-
-class Shards(Protocol):
-    """Where finished shards go and come from: memory, or the folder of a run."""
-
-    def get(self, first: int) -> Shard | None:
-        """Return the shard that begins at label `first`, or None where it is not finished."""
-
-    def put(self, shard: Shard) -> None:
-        """Keep a finished shard; called once a shard, from one thread."""
-
-
-class InMemory(dict[int, Shard]):
-    """Shards kept in this process."""
-
-    def put(self, shard: Shard) -> None:
-        """Keep a finished shard."""
-        self[shard.first] = shard

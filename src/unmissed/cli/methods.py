@@ -1,0 +1,147 @@
+"""`unmissed train METHOD`: one command per method, whose options are the parameters of the method's class."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperGroup
+
+from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.models.parameters import Parameter
+
+Handler = Callable[..., None]
+
+FLAGS = {"n_jobs": "--jobs", "random_state": "--seed", "unit_rows": "--unit-rows/--raw-rows", "C": "--C"}
+"""Options whose names are not those of their parameters."""
+
+
+class Methods(TyperGroup):
+    """The methods of the registry as commands, made when they are asked for: listing them imports none of them."""
+
+    handler: Handler
+    """What a command calls: the method, its parameters as a dict, and the words of its own signature."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Give the names of all methods."""
+        from unmissed.models.registry import known_methods
+
+        return list(known_methods())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return what stands for a method in the list of methods: its name and one line."""
+        from unmissed.models.registry import known_methods
+
+        method = known_methods().get(cmd_name)
+        return None if method is None else _stand_in(cmd_name, method.summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        """Make the command of the method that the first word names; an unknown one is refused with the known ones."""
+        return args[0], make_command(args[0], type(self).handler), args[1:]
+
+
+def make_command(method: str, handler: Handler) -> Any:
+    """Make a command of a handler's own options and the parameters of a method."""
+    from unmissed.models.parameters import parameters_of
+    from unmissed.models.registry import find_model
+
+    cls = find_model(method)
+    parameters = parameters_of(cls)
+    own = [one for one in inspect.signature(handler).parameters.values() if one.name not in ("method", "params")]
+    options = [_option(one) for one in parameters]
+    positional = [one for one in own if one.default is inspect.Parameter.empty]
+    optional = [one for one in own if one.default is not inspect.Parameter.empty]
+
+    def call(**words: Any) -> None:
+        params = {one.name: _value(one, words.pop(one.name)) for one in parameters}
+        handler(method, {name: value for name, value in params.items() if value is not _UNSET}, **words)
+
+    every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*positional, *options, *optional)]
+    call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in every}
+    call.__doc__ = _help(method, cls.__doc__ or "", handler.__doc__ or "")
+    single = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    single.command(name=method)(call)
+    return typer.main.get_command(single)
+
+
+_UNSET = object()
+
+
+def flag_of(name: str) -> str:
+    """Return the option that sets a parameter."""
+    return FLAGS.get(name, "--" + name.replace("_", "-")).partition("/")[0]
+
+
+def _option(parameter: "Parameter") -> inspect.Parameter:
+    """Describe a parameter as an option: its type, its default as shown, its help."""
+    choices = _choices(parameter.annotation)
+    default, shown, metavar = parameter.default, None, None
+    annotation: Any = parameter.annotation
+    names = [FLAGS.get(parameter.name, "--" + parameter.name.replace("_", "-"))]
+    if parameter.is_propensity:
+        annotation, default, shown, metavar = str | None, None, "jain", "jain|jain:A,B|constant:P|table:FILE"
+    elif choices and annotation is not bool:
+        annotation, default, metavar = str, _word(default), "|".join(choices)
+    elif annotation is bool and "/" not in names[0]:
+        names = [f"{names[0]}/--no-{parameter.name.replace('_', '-')}"]
+    told = parameter.help[:1].upper() + parameter.help[1:] + ("." if parameter.changes_result else "; no effect on the result.")
+    option = typer.Option(*names, help=told, metavar=metavar, rich_help_panel="Parameters of the method")
+    if shown is not None:
+        option.show_default = shown
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, option],
+    )
+
+
+def _value(parameter: "Parameter", word: Any) -> Any:
+    """Turn what the command line gave into what the constructor takes."""
+    if parameter.is_propensity:
+        from unmissed.propensity import parse
+
+        return _UNSET if word is None else parse(word)
+    choices = _choices(parameter.annotation)
+    if choices and parameter.annotation is not bool:
+        if word not in choices:
+            raise InputError(f"{flag_of(parameter.name)} is one of {', '.join(choices)}; got {word!r}")
+        return choices[word]
+    return word
+
+
+def _choices(annotation: Any) -> dict[str, Any]:
+    """Return the words that a parameter may take where these can be listed, with their values."""
+    if annotation is bool:
+        return {"true": True, "false": False}
+    if get_origin(annotation) is Literal:
+        return {_word(value): value for value in get_args(annotation)}
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    listed = [_choices(part) for part in parts]
+    if not parts or not all(listed):
+        return {}
+    return {word: value for part in listed for word, value in part.items()}
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _help(method: str, described: str, common: str) -> str:
+    """Join what the class says of itself and what holds for every method."""
+    own = inspect.cleandoc(described).partition("\nParameters\n")[0].strip().replace("[", r"\[")
+    text = inspect.cleandoc(common).replace("METHOD", method)
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in f"{own}\n\n{text}".split("\n\n"))
+
+
+def _stand_in(name: str, summary: str) -> Any:
+    def nothing() -> None:
+        """Never called: the method's own command takes its place."""
+
+    nothing.__doc__ = summary[:1].upper() + summary[1:] + "."
+    single = typer.Typer(add_completion=False)
+    single.command(name=name)(nothing)
+    return typer.main.get_command(single)

@@ -1,0 +1,173 @@
+"""Pieces: the unit of checkpoint and of file, found by key, in memory or in a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.archive import MANIFEST, open_arrays, read_manifest, write_archive
+from unmissed.errors import InputError
+
+KIND = "piece"
+_KEY = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Arrays and small facts under a key: a block of labels, a tree, a training of a study.
+
+    Parameters
+    ----------
+    key : words of small letters, digits, dots and dashes with slashes between, such as "labels/00000256" or "tree/2"
+    arrays : what a model needs to answer, by name
+    facts : small values that JSON can hold
+    where : the folder it was read from, for messages
+    """
+
+    key: str
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key):
+            raise InputError(f"{self.key!r} is no key of a piece; expected words with slashes between, such as tree/2")
+
+    def expect(self, layout: Mapping[str, tuple[Any, int]]) -> Mapping[str, Array]:
+        """Return the arrays if their names, types and dimensions are those of `layout`, else refuse the piece."""
+        if self.arrays.keys() != layout.keys():
+            raise self.damaged(f"it holds {sorted(self.arrays)}, expected {sorted(layout)}")
+        for name, (dtype, n_dimensions) in layout.items():
+            array = self.arrays[name]
+            if array.dtype != np.dtype(dtype) or array.ndim != n_dimensions:
+                raise self.damaged(f"{name} is {array.dtype} with {array.ndim} dimensions")
+        return self.arrays
+
+    def damaged(self, why: str) -> InputError:
+        """Return the error that says that this piece is not what the model wrote."""
+        return InputError(f"{self.where or self.key}: damaged: {why}")
+
+
+class Pieces(Protocol):
+    """Where finished pieces go and come from."""
+
+    def get(self, key: str) -> Piece | None:
+        """Return the piece under a key, or None where it is not finished."""
+
+    def put(self, piece: Piece) -> None:
+        """Keep a piece, all of it or nothing; a key that is there already keeps what it has."""
+
+    def drop(self, key: str) -> None:
+        """Forget a piece that is no longer needed; nothing happens where there is none."""
+
+    def keys(self) -> Iterator[str]:
+        """Give the keys of all finished pieces, sorted."""
+
+
+class InMemory:
+    """Pieces kept in this process."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Piece] = {}
+
+    def get(self, key: str) -> Piece | None:
+        """Return the piece under a key, or None."""
+        return self._held.get(key)
+
+    def put(self, piece: Piece) -> None:
+        """Keep a piece."""
+        self._held.setdefault(piece.key, piece)
+
+    def drop(self, key: str) -> None:
+        """Forget a piece."""
+        self._held.pop(key, None)
+
+    def keys(self) -> Iterator[str]:
+        """Give the keys, sorted."""
+        return iter(sorted(self._held))
+
+
+class Overlay(InMemory):
+    """Pieces in memory in front of others that stay as they are: what a model learns after it was opened."""
+
+    def __init__(self, below: Pieces) -> None:
+        super().__init__()
+        self.below = below
+
+    def get(self, key: str) -> Piece | None:
+        """Return the piece under a key, the newer one first."""
+        return super().get(key) or self.below.get(key)
+
+    def keys(self) -> Iterator[str]:
+        """Give the keys of both, sorted."""
+        return iter(sorted({*super().keys(), *self.below.keys()}))
+
+
+class OnDisk:
+    """Pieces as archive folders below one folder, opened memory-mapped; a killed writer leaves none half written.
+
+    Parameters
+    ----------
+    path : the folder; it is made when the first piece is put
+    verify : compare files with their checksums when a piece is opened
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False) -> None:
+        self.path = Path(path)
+        self.verify = verify
+
+    def get(self, key: str) -> Piece | None:
+        """Open a piece, or return None where it is not finished."""
+        folder = self.path / Piece(key).key
+        if not folder.exists():
+            return None
+        manifest = read_manifest(folder, KIND)
+        facts = manifest.get("facts")
+        if manifest.get("key") != key or not isinstance(facts, dict):
+            raise InputError(f"{folder}: damaged: its manifest is not that of the piece {key!r}")
+        return Piece(key, open_arrays(folder, manifest, verify=self.verify), facts, str(folder))
+
+    def put(self, piece: Piece) -> None:
+        """Write a piece aside and give it its name; one that is there already stays, its bytes are the same."""
+        folder = self.path / piece.key
+        try:
+            if not folder.exists():
+                write_archive(folder, piece.arrays, kind=KIND, key=piece.key, facts=dict(piece.facts))
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
+
+    def drop(self, key: str) -> None:
+        """Remove a piece; killed in the middle, `clean` removes the rest."""
+        folder = self.path / Piece(key).key
+        if folder.exists():
+            aside = folder.with_name(f".{folder.name}.part")
+            os.rename(folder, aside)
+            shutil.rmtree(aside)
+
+    def keys(self) -> Iterator[str]:
+        """Give the keys of the folders that hold a piece, sorted."""
+        found = []
+        for folder, below, files in os.walk(self.path):
+            below[:] = [name for name in below if not name.startswith(".")]
+            if MANIFEST in files:
+                found.append(Path(folder).relative_to(self.path).as_posix())
+                below.clear()
+        return iter(sorted(found))
+
+    def clean(self) -> None:
+        """Remove what a killed writer left behind; only while nobody else writes here."""
+        for entry in [*self.path.rglob(".*.part")]:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)

@@ -1,0 +1,63 @@
+"""Processes of this machine: for tasks that spend their time in code which holds the interpreter's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import Any
+
+from unmissed.errors import UnmissedError
+from unmissed.execution.pieces import Piece
+from unmissed.execution.threads import count_jobs
+from unmissed.execution.work import Shared, Task
+
+_common: dict[str, Any] = {}  # what the tasks of a worker process share
+
+
+class Processes:
+    """An executor on `n_jobs` fresh processes, each with one thread for linear algebra; one runs in this process."""
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = count_jobs(n_jobs)
+
+    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
+        """Yield pieces as they are finished; what tasks share is made once per process."""
+        tasks = list(tasks)
+        if self.n_jobs == 1 or len(tasks) < 2:
+            yield from self._here(tasks, shared)
+            return
+        pool = ProcessPoolExecutor(
+            min(self.n_jobs, len(tasks)), get_context("spawn"), initializer=_begin, initargs=(shared,)
+        )
+        with pool:
+            waiting = [pool.submit(_run, task) for task in tasks]
+            try:
+                for future in as_completed(waiting):
+                    yield future.result()
+            except BrokenExecutor as error:
+                raise UnmissedError("a process was killed (out of memory?); call again to go on") from error
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    @staticmethod
+    def _here(tasks: list[Task], shared: Shared) -> Iterator[Piece]:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        with threadpool_limits(1):
+            common = shared()
+            for task in tasks:
+                yield task.run(common)
+
+
+def _begin(shared: Shared) -> None:
+    """Make what tasks share, and leave the other cores to the other processes."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+    _common["shared"] = shared()
+
+
+def _run(task: Task) -> Piece:
+    return task.run(_common["shared"])

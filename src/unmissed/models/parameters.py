@@ -1,0 +1,71 @@
+"""Parameters of a model as its class states them: name, type, default, help; for command line, recipe and docs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any, get_args, get_type_hints
+
+from unmissed.models.base import Model
+from unmissed.propensity import Propensity
+
+_ENTRY = re.compile(r"(?P<names>\w+(?:, \w+)*) : (?P<text>.+)")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a model's constructor."""
+
+    name: str
+    annotation: Any
+    default: Any
+    help: str
+    changes_result: bool
+
+    @property
+    def is_propensity(self) -> bool:
+        """Whether it takes a propensity model."""
+        return Propensity in (self.annotation, *get_args(self.annotation))
+
+
+def parameters_of(cls: type[Model]) -> list[Parameter]:
+    """Return the parameters of a model class, in the order of its constructor."""
+    if cls.__init__ is object.__init__:
+        return []
+    hints = get_type_hints(cls.__init__)
+    texts = _texts(cls)
+    return [
+        Parameter(name, hints.get(name, Any), one.default, texts.get(name, ""), name not in cls.no_effect)
+        for name, one in inspect.signature(cls.__init__).parameters.items()
+        if name != "self"
+    ]
+
+
+def _texts(cls: type[Model]) -> dict[str, str]:
+    """Return what the docstrings say of each parameter; a class that says "as in ..." means the class above it."""
+    texts: dict[str, str] = {}
+    for one in cls.__mro__:
+        for name, text in _entries(inspect.cleandoc(one.__doc__ or "")).items():
+            if not text.startswith("as in "):
+                texts.setdefault(name, text)
+    return texts
+
+
+def _entries(doc: str) -> dict[str, str]:
+    """Read the section "Parameters" of a docstring: lines `name : text`, gone on with by indented lines."""
+    lines = doc.splitlines()
+    if "Parameters" not in lines:
+        return {}
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in lines[lines.index("Parameters") + 2 :]:
+        entry = _ENTRY.fullmatch(line)
+        if entry is not None:
+            names = entry["names"].split(", ")
+            found |= dict.fromkeys(names, entry["text"])
+        elif line.startswith(" ") and names:
+            found |= {name: f"{found[name]} {line.strip()}" for name in names}
+        else:
+            break
+    return found
