@@ -75,12 +75,10 @@ class Ranking:
     def from_scores(cls, scores: npt.ArrayLike, k: int) -> Ranking:
         """Rank the columns of a dense (n_samples, n_labels) array of scores and keep the k best."""
         scores = np.asarray(scores, dtype=np.float32)
-        n_samples, n_labels = scores.shape
+        n_labels = scores.shape[1]
         best = cls.sort(np.broadcast_to(np.arange(n_labels, dtype=np.int32), scores.shape), scores).top(k)
         empty = ((0, 0), (0, max(k - n_labels, 0)))
-        return cls(
-            np.pad(best.labels, empty, constant_values=-1), np.pad(best.scores, empty, constant_values=-np.inf)
-        )
+        return cls(np.pad(best.labels, empty, constant_values=-1), np.pad(best.scores, empty, constant_values=-np.inf))
 
     def top(self, k: int) -> Ranking:
         """Keep the first `k` places, or all where there are fewer."""

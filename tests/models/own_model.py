@@ -8,3 +8,5 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), fl
 
 for block in BLOCKS[:2]:
     exec(compile(block, str(PAGE), "exec"), globals())
+
+METHOD = "nearest-mean"

@@ -8,10 +8,11 @@ from sklearn.preprocessing import normalize
 
 from tests.solvers.problems import make_problem
 from unmissed.errors import InputError, NotFittedError
-from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning, linear
+from unmissed.execution import InMemory, Work
+from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning, scoring
+from unmissed.models.rows import scale_rows
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
-from unmissed.solvers.shard import InMemory
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +42,12 @@ def same(a, b):
 @pytest.fixture(params=["straight from the shards", "over dense tiles"])
 def way(request, monkeypatch):
     """Both ways to score rows, whatever their number."""
-    monkeypatch.setattr(linear, "FEW", 10**9 if request.param == "straight from the shards" else 0)
+    monkeypatch.setattr(scoring, "FEW", 10**9 if request.param == "straight from the shards" else 0)
 
 
 def naive_scores(model, X):
     """Score label by label and product by product, in float32, in rising order of feature."""
+    X = scale_rows(X)
     scores = np.concatenate([np.tile(shard.bias, (X.shape[0], 1)) for shard in model.shards_], axis=1)
     for shard in model.shards_:
         for label in range(shard.n_labels):
@@ -79,11 +81,13 @@ def test_more_places_than_labels_are_padded(fitted, problem, way):
         assert (np.sort(ranking.labels[:, :20], axis=1) == np.arange(20)).all()
 
 
-def test_predict_marks_the_scores_above_the_threshold(fitted, problem, way):
+def test_predict_marks_the_scores_from_the_threshold_on(fitted, problem, way):
     X = problem[0]
     scores = fitted.decision_function(X, np.arange(20))
-    assert np.array_equal(fitted.predict(X, threshold=-0.3).toarray(), scores > -0.3)
+    assert np.array_equal(fitted.predict(X, threshold=-0.3).toarray(), scores >= -0.3)
     assert fitted.predict(X, threshold=1e9).nnz == 0
+    least = float(scores.min())
+    assert fitted.predict(X, threshold=least).nnz == scores.size, "a score equal to the threshold counts"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_propensity_costs_raise_the_scores_of_rare_labels(problem):
 def test_unit_rows_equal_rows_scaled_beforehand(problem):
     X, Y = problem
     scaled = normalize(X.astype(np.float64)).astype(np.float32)
-    inside, before = DiSMEC(unit_rows=True, n_jobs=1).fit(10 * X, Y), DiSMEC(n_jobs=1).fit(scaled, Y)
+    inside, before = DiSMEC(n_jobs=1).fit(10 * X, Y), DiSMEC(unit_rows=False, n_jobs=1).fit(scaled, Y)
     for rows in (5, 150):
         assert inside.rank(3 * X[:rows], 5).scores == pytest.approx(before.rank(scaled[:rows], 5).scores, abs=1e-4)
     empty = inside.decision_function(sp.csr_matrix((1, X.shape[1])), [0])
@@ -170,31 +174,27 @@ def test_unit_rows_equal_rows_scaled_beforehand(problem):
 
 def test_finished_blocks_are_not_trained_again(problem):
     X, Y = problem
-    shards = InMemory()
-    whole = DiSMEC(block_size=5, n_jobs=1).fit(X, Y, shards=shards)
-    kept = shards[5]
-    del shards[10]
+    pieces = InMemory()
+    whole = DiSMEC(block_size=5, n_jobs=1).fit(X, Y, work=Work(pieces))
+    kept = pieces.get("labels/00000005")
+    pieces.drop("labels/00000010")
     seen = []
-    again = DiSMEC(block_size=5, n_jobs=1).fit(X, Y, shards=shards, progress=lambda done, total: seen.append(done))
-    assert again.shards_[1] is kept
+    work = Work(pieces, progress=lambda done, total: seen.append((done, total)))
+    again = DiSMEC(block_size=5, n_jobs=1).fit(X, Y, work=work)
+    assert again.shards_[1].weights is kept.arrays["weights"]
     assert same(whole, again)
-    assert seen == [15, 20], "progress begins with what was there"
+    assert seen == [(15, 20), (20, 20)], "progress begins with what was there"
 
 
 def test_new_labels_join_without_touching_the_old_ones(problem):
     X, Y = problem
     whole = DiSMEC(block_size=8, n_jobs=1).fit(X, Y)
     model = DiSMEC(block_size=8, n_jobs=1).fit(X, Y[:, :16])
-    old = list(model.shards_)
+    old = [shard.weights for shard in model.shards_]
     model.fit_labels(X, Y[:, 16:])
-    assert all(before is after for before, after in zip(old, model.shards_[:2], strict=True))
+    assert all(before is after.weights for before, after in zip(old, model.shards_[:2], strict=True))
     assert model.n_labels_ == 20
     assert same(whole, model), "the same bits as if all labels had been there at once"
-
-
-def test_a_model_made_of_its_shards_ranks_the_same(fitted, problem):
-    copy = DiSMEC.from_shards(fitted.get_params(), fitted.shards_[::-1], fitted.n_features_in_)
-    assert np.array_equal(copy.rank(problem[0], 5).scores, fitted.rank(problem[0], 5).scores)
 
 
 def test_parameters_survive_clone_and_fit(problem):
@@ -212,11 +212,11 @@ def test_new_labels_cannot_take_the_propensities_of_old_ones(problem):
         model.fit_labels(X, Y[:, 10:])
 
 
-def test_shards_of_another_block_size_are_refused(problem):
-    shards = InMemory()
-    DiSMEC(block_size=10, n_jobs=1).fit(*problem, shards=shards)
+def test_pieces_of_another_block_size_are_refused(problem):
+    pieces = InMemory()
+    DiSMEC(block_size=10, n_jobs=1).fit(*problem, work=Work(pieces))
     with pytest.raises(InputError, match="another block_size"):
-        DiSMEC(block_size=5, n_jobs=1).fit(*problem, shards=shards)
+        DiSMEC(block_size=5, n_jobs=1).fit(*problem, work=Work(pieces))
 
 
 def test_one_row_one_label_and_no_label_at_all():
@@ -262,7 +262,7 @@ def test_bad_matrices_are_refused(problem, fitted):
     with pytest.raises(InputError, match="infinite or not a number"):
         DiSMEC().fit(np.array([[np.nan]]), [[1]])
     with pytest.raises(InputError, match="too long for float32"):
-        DiSMEC().fit(np.array([[1e20], [1.0]]), [[1], [0]])
+        DiSMEC(unit_rows=False).fit(np.array([[1e20], [1.0]]), [[1], [0]])
     with pytest.raises(InputError, match="two dimensions"):
         DiSMEC().fit(X, np.ones(150))
     with pytest.raises(InputError, match="X has 3 features, the model was fitted on 40"):

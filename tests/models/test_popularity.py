@@ -6,8 +6,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from unmissed.errors import InputError, NotFittedError
+from unmissed.execution import Work
 from unmissed.models.popularity import Popularity
-from unmissed.solvers.shard import InMemory
 
 Y = sparse.csr_matrix([[1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 0]], dtype=np.float32)
 X = sparse.csr_matrix(np.eye(4, 3, dtype=np.float32))
@@ -39,21 +39,30 @@ def test_new_labels_are_numbered_after_the_old_ones():
     model.fit_labels(X, Y[:, 2:])
     assert model.n_labels_ == 4
     assert model.label_counts_.tolist() == [3, 1, 3, 0]
-    assert [shard.first for shard in model.shards_] == [0, 2]
+    assert model.pieces_.listed() == ["labels/00000000", "labels/00000002"]
 
 
-def test_shards_make_the_same_model_again():
-    shards = InMemory()
-    model = Popularity().fit(X, Y, shards=shards)
-    again = Popularity.from_shards({}, list(shards.values()), 3)
-    assert again.rank(X, 4).labels.tolist() == model.rank(X, 4).labels.tolist()
+def test_it_keeps_counts_and_nothing_else():
+    piece = Popularity().fit(X, Y).pieces_.get("labels/00000000")
+    assert {name: array.tolist() for name, array in piece.arrays.items()} == {"counts": [3, 1, 3, 0]}
 
 
-def test_a_finished_shard_is_not_counted_again():
-    shards = InMemory()
-    Popularity().fit(X, Y, shards=shards)
-    other = Popularity().fit(X, sparse.csr_matrix((4, 4), dtype=np.float32), shards=shards)
+def test_a_finished_count_is_not_made_again():
+    work = Work()
+    Popularity().fit(X, Y, work=work)
+    other = Popularity().fit(X, sparse.csr_matrix((4, 4), dtype=np.float32), work=Work(work.pieces))
     assert other.label_counts_.tolist() == [3, 1, 3, 0]
+
+
+def test_what_it_cannot_do_is_said_in_one_line():
+    model = Popularity().fit(X, Y)
+    assert model.certificate() is None
+    with pytest.raises(InputError, match="Popularity cannot name the features"):
+        model.explain(0)
+    with pytest.raises(InputError, match="use rank"):
+        model.predict(X)
+    with pytest.raises(InputError, match="use rank"):
+        model.decision_function(X, [0])
 
 
 def test_it_has_the_manners_of_scikit_learn():

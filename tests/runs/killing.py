@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.models import own_model  # registers the tests' own model
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.data import Dataset
 from unmissed.errors import InputError
@@ -68,6 +69,18 @@ def at_every_write(root: Path) -> int:
         if open_run(folder).n_labels < 9:
             extend(folder, data, n_jobs=1)
 
+    return dying_everywhere(work, root)
+
+
+def own_model_at_every_write(root: Path) -> int:
+    """The same for a model of another family: the one that the tests define."""
+    data, _ = small_corpus(n_labels=9, n_train=60)
+    method = own_model.METHOD
+    return dying_everywhere(lambda folder: train(method, data, folder, {"block_size": 4, "n_jobs": 1}), root)
+
+
+def dying_everywhere(work: Callable[[Path], Any], root: Path) -> int:
+    """Let some work die at its n-th write to the disk, go on with it, and compare, for every n; returns how many."""
     work(root / "whole")
     n = 0
     while True:
@@ -111,7 +124,7 @@ def compare(whole: Path, other: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        ways = {"times": at_random_times, "writes": at_every_write}
+        ways = {"times": at_random_times, "writes": at_every_write, "own": own_model_at_every_write}
         sys.stdout.write(str(ways[sys.argv[1]](Path(sys.argv[2]))))
     except InputError as error:
         sys.exit(str(error))

@@ -34,5 +34,5 @@ def test_the_page_names_the_files_that_a_run_has(tmp_path, monkeypatch):
     page = (DOCS / "runs.md").read_text(encoding="utf-8")
     for entry in (tmp_path / "run").iterdir():
         assert entry.name == ".lock" or f"{entry.name}" in page
-    for entry in (tmp_path / "run" / "shards" / "00000000").glob("*.npy"):
+    for entry in (tmp_path / "run" / "pieces" / "labels" / "00000000").glob("*.npy"):
         assert f"| `{entry.stem}` |" in page

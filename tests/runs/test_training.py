@@ -11,9 +11,8 @@ from unmissed.data import Dataset, TextFeatures, load
 from unmissed.errors import InputError
 from unmissed.models.dismec import DiSMEC, PWDiSMEC
 from unmissed.models.popularity import Popularity
-from unmissed.propensity import Constant, Jain
+from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.runs import extend, open_run, save, train
-from unmissed.runs.folder import RunFolder, ShardsOnDisk
 from unmissed.runs.inspection import strongest_features
 
 TRAIN, TEST = small_corpus()
@@ -48,14 +47,14 @@ def test_the_manifest_holds_recipe_digest_versions_and_seed(tmp_path):
     train("pw-dismec", TRAIN, tmp_path / "run", {**PARAMS, "weighting": "surrogate", "random_state": 3})
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["kind"] == "run"
-    assert manifest["version"] == 1
+    assert manifest["version"] == 2
     recipe = manifest["recipe"]
     assert recipe["method"] == "pw-dismec"
-    assert recipe["seed"] == 3
+    assert recipe["params"]["random_state"] == 3
     assert recipe["params"]["weighting"] == "surrogate"
     assert recipe["params"]["C"] == 1.0  # defaults are written down too
     assert "n_jobs" not in recipe["params"]  # it changes nothing
-    assert recipe["propensity"] == {"model": "jain", "a": 0.55, "b": 1.5}
+    assert recipe["params"]["propensity"] == {"model": "jain", "a": 0.55, "b": 1.5}
     part = manifest["parts"][0]
     assert part["digest"] == TRAIN.digest
     assert part["status"] == "complete"
@@ -94,7 +93,7 @@ def test_a_finished_training_is_not_done_again(tmp_path):
     ("method", "params", "named"),
     [
         ("dismec", {"C": 2.0}, "C is 1.0 there and 2.0 here"),
-        ("dismec", {"random_state": 1}, "seed is 0 there and 1 here"),
+        ("dismec", {"random_state": 1}, "random_state is 0 there and 1 here"),
         ("pw-dismec", {}, "method is 'dismec' there and 'pw-dismec' here"),
     ],
 )
@@ -154,7 +153,7 @@ def test_what_a_killed_writer_left_is_cleaned_on_resuming(tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(StopError):
         train("dismec", TRAIN, folder, PARAMS, progress=stop_after(1))
-    torn = folder / "shards" / ".00000016.abc.part"
+    torn = folder / "pieces" / "labels" / ".00000016.abc.part"
     torn.mkdir()
     (torn / "weights.npy").write_bytes(b"half")
     (folder / ".manifest.json.xyz.part").write_text("{")
@@ -182,7 +181,7 @@ def test_two_trainings_into_one_folder_are_refused(tmp_path):
 
 def test_a_damaged_shard_is_noticed_by_its_size_and_by_its_checksum(tmp_path):
     train("dismec", TRAIN, tmp_path / "run", PARAMS)
-    weights = tmp_path / "run" / "shards" / "00000016" / "weights.npy"
+    weights = tmp_path / "run" / "pieces" / "labels" / "00000016" / "weights.npy"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert open_run(tmp_path / "run").model.n_labels_ == 40  # sizes agree
@@ -195,7 +194,7 @@ def test_a_damaged_shard_is_noticed_by_its_size_and_by_its_checksum(tmp_path):
 
 def test_a_missing_shard_is_noticed(tmp_path):
     train("dismec", TRAIN, tmp_path / "run", PARAMS)
-    (tmp_path / "run" / "shards" / "00000016").rename(tmp_path / "elsewhere")
+    (tmp_path / "run" / "pieces" / "labels" / "00000016").rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="00000016"):
         _ = open_run(tmp_path / "run").model
 
@@ -203,24 +202,32 @@ def test_a_missing_shard_is_noticed(tmp_path):
 def test_a_run_of_a_later_format_is_refused(tmp_path):
     train("popularity", TRAIN, tmp_path / "run")
     path = tmp_path / "run" / "manifest.json"
-    path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
+    path.write_text(path.read_text().replace('"version": 2', '"version": 9'))
     with pytest.raises(InputError, match="version 9"):
         open_run(tmp_path / "run")
 
 
 def test_arrays_of_a_run_are_mapped_and_cannot_be_written(tmp_path):
-    train("dismec", TRAIN, tmp_path / "run", PARAMS)
-    shard = RunFolder(tmp_path / "run").open_shard(0)
-    assert not shard.weights.flags.writeable
+    run = train("dismec", TRAIN, tmp_path / "run", PARAMS)
+    for model in (run.model, open_run(tmp_path / "run").model):
+        assert isinstance(model.shards_[0].weights, np.memmap)
+        assert not model.shards_[0].weights.flags.writeable
 
 
-def test_a_shard_written_and_read_is_the_same(tmp_path):
-    model = DiSMEC(**PARAMS).fit(TRAIN.X, TRAIN.Y)
-    shards = ShardsOnDisk(RunFolder(tmp_path))
-    assert shards.get(0) is None
-    shards.put(model.shards_[0])
-    for name, array in shards.get(0).arrays.items():
-        assert np.array_equal(array, model.shards_[0].arrays[name]), name
+def test_saving_counts_without_the_number_of_rows_is_refused(tmp_path):
+    model = Popularity().fit(TRAIN.X, TRAIN.Y)
+    with pytest.raises(InputError, match="label_counts need n_samples"):
+        save(model, tmp_path / "run", label_counts=TRAIN.label_counts)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_was_extended_takes_a_table_of_all_propensities(tmp_path):
+    train("dismec", parts_of(TRAIN, range(24)), tmp_path / "run", PARAMS)
+    run = extend(tmp_path / "run", TRAIN)
+    table = np.linspace(0.1, 1, 40)
+    assert np.array_equal(run.propensities(FromTable(table)), table)
+    with pytest.raises(InputError, match="39 labels, the data has 40"):
+        run.propensities(FromTable(table[:39]))
 
 
 def test_a_model_fitted_in_memory_can_be_saved_and_ranks_the_same(tmp_path):
@@ -258,20 +265,20 @@ def parts_of(dataset: Dataset, labels: range) -> Dataset:
 def test_extending_leaves_old_shards_alone_and_gives_what_training_at_once_would_give(method, tmp_path):
     params = {} if method == "popularity" else PARAMS
     train(method, parts_of(TRAIN, range(24)), tmp_path / "run", params)
-    before = tree_bytes(tmp_path / "run" / "shards")
+    before = tree_bytes(tmp_path / "run" / "pieces")
     run = extend(tmp_path / "run", TRAIN)
-    after = tree_bytes(tmp_path / "run" / "shards")
+    after = tree_bytes(tmp_path / "run" / "pieces")
     assert before.items() <= after.items()
     assert run.n_labels == 40
     assert run.label_names == TRAIN.label_names
     assert np.array_equal(run.label_counts, TRAIN.label_counts)
     whole = train(method, TRAIN, tmp_path / "whole", params)
-    for name in ("bias", "gap"):
-        parts, once = (np.concatenate([getattr(s, name) for s in r.model.shards_]) for r in (run, whole))
-        assert np.array_equal(parts, once), name
-    for label in range(40):
-        parts, once = (strongest_features(r, label, top=400) for r in (run, whole))
-        assert parts == once
+    assert np.array_equal(run.rank(TEST.X, 40).scores, whole.rank(TEST.X, 40).scores)
+    if method == "dismec":
+        assert np.array_equal(run.model.certificate().gap, whole.model.certificate().gap)
+        for label in range(40):
+            parts, once = (strongest_features(one, label, top=400) for one in (run, whole))
+            assert parts == once
     assert np.array_equal(run.propensities(), Jain().fit(TRAIN.label_counts, 300))
 
 

@@ -63,7 +63,10 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         digest = f", digest {part['digest'][:12]}" if part["digest"] else ""
         state = "" if part["status"] == "complete" else " (not finished)"
         rows.append((what, f"{part['n_samples']:,} rows{digest}{state}"))
-    rows += [(title, f"{value:,}" if isinstance(value, int | float) else str(value)) for title, value in facts["model"].items()]
+    rows += [
+        (title, f"{value:,}" if isinstance(value, int | float) else str(value))
+        for title, value in facts["model"].items()
+    ]
     rows.append(("on disk", f"{facts['bytes'] / 1e6:,.1f} MB in {facts['n_pieces']:,} pieces"))
     if solved is not None:
         n_problems = solved["met"] + solved["missed"]
@@ -79,7 +82,9 @@ def _show_worst(solved: dict[str, Any] | None) -> None:
     if solved is None or not solved["worst"]:
         return
     titles = [title for title in solved["worst"][0] if title not in ("number", "name", "gap")]
-    rows = [[str(one["name"]), f"{one['gap']:.2g}", *(f"{one[title]:g}" for title in titles)] for one in solved["worst"]]
+    rows = [
+        [str(one["name"]), f"{one['gap']:.2g}", *(f"{one[title]:g}" for title in titles)] for one in solved["worst"]
+    ]
     show.print_table("largest gaps", [solved["unit"], "gap", *titles], rows)
     if solved["missed"]:
         typer.echo(f"{solved['missed']:,} {solved['unit']} missed the tolerance: {', '.join(solved['missed_names'])}")

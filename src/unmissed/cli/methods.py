@@ -87,7 +87,11 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
         annotation, default, metavar = str, _word(default), "|".join(choices)
     elif annotation is bool and "/" not in names[0]:
         names = [f"{names[0]}/--no-{parameter.name.replace('_', '-')}"]
-    told = parameter.help[:1].upper() + parameter.help[1:] + ("." if parameter.changes_result else "; no effect on the result.")
+    told = (
+        parameter.help[:1].upper()
+        + parameter.help[1:]
+        + ("." if parameter.changes_result else "; no effect on the result.")
+    )
     option = typer.Option(*names, help=told, metavar=metavar, rich_help_panel="Parameters of the method")
     if shown is not None:
         option.show_default = shown

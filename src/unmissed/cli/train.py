@@ -41,7 +41,7 @@ def train_method(
     Example: unmissed train METHOD train.jsonl.xz --run laws --min-df 3
 
     Example: unmissed train METHOD train.txt.gz --run plain
-    """  # noqa: D205, D400
+    """
     from unmissed.models.registry import make_model
     from unmissed.runs import train
 

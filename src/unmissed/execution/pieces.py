@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.archive import MANIFEST, open_arrays, read_manifest, write_archive
+from unmissed.archive import MANIFEST, below, open_archive, write_archive
 from unmissed.errors import InputError
 
 KIND = "piece"
@@ -69,8 +69,8 @@ class Pieces(Protocol):
     def drop(self, key: str) -> None:
         """Forget a piece that is no longer needed; nothing happens where there is none."""
 
-    def keys(self) -> Iterator[str]:
-        """Give the keys of all finished pieces, sorted."""
+    def listed(self) -> list[str]:
+        """Return the keys of all finished pieces, sorted."""
 
 
 class InMemory:
@@ -91,9 +91,9 @@ class InMemory:
         """Forget a piece."""
         self._held.pop(key, None)
 
-    def keys(self) -> Iterator[str]:
-        """Give the keys, sorted."""
-        return iter(sorted(self._held))
+    def listed(self) -> list[str]:
+        """Return the keys, sorted."""
+        return sorted(self._held)
 
 
 class Overlay(InMemory):
@@ -107,9 +107,9 @@ class Overlay(InMemory):
         """Return the piece under a key, the newer one first."""
         return super().get(key) or self.below.get(key)
 
-    def keys(self) -> Iterator[str]:
-        """Give the keys of both, sorted."""
-        return iter(sorted({*super().keys(), *self.below.keys()}))
+    def listed(self) -> list[str]:
+        """Return the keys of both, sorted."""
+        return sorted({*super().listed(), *self.below.listed()})
 
 
 class OnDisk:
@@ -127,14 +127,14 @@ class OnDisk:
 
     def get(self, key: str) -> Piece | None:
         """Open a piece, or return None where it is not finished."""
-        folder = self.path / Piece(key).key
+        folder = below(self.path, Piece(key).key)
         if not folder.exists():
             return None
-        manifest = read_manifest(folder, KIND)
+        manifest, arrays = open_archive(folder, KIND, verify=self.verify)
         facts = manifest.get("facts")
         if manifest.get("key") != key or not isinstance(facts, dict):
             raise InputError(f"{folder}: damaged: its manifest is not that of the piece {key!r}")
-        return Piece(key, open_arrays(folder, manifest, verify=self.verify), facts, str(folder))
+        return Piece(key, arrays, facts, str(folder))
 
     def put(self, piece: Piece) -> None:
         """Write a piece aside and give it its name; one that is there already stays, its bytes are the same."""
@@ -154,15 +154,15 @@ class OnDisk:
             os.rename(folder, aside)
             shutil.rmtree(aside)
 
-    def keys(self) -> Iterator[str]:
-        """Give the keys of the folders that hold a piece, sorted."""
+    def listed(self) -> list[str]:
+        """Return the keys of the folders that hold a piece, sorted."""
         found = []
-        for folder, below, files in os.walk(self.path):
-            below[:] = [name for name in below if not name.startswith(".")]
+        for folder, folders, files in os.walk(self.path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
             if MANIFEST in files:
                 found.append(Path(folder).relative_to(self.path).as_posix())
-                below.clear()
-        return iter(sorted(found))
+                folders.clear()
+        return sorted(found)
 
     def clean(self) -> None:
         """Remove what a killed writer left behind; only while nobody else writes here."""

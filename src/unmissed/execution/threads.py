@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from numbers import Integral
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from unmissed.errors import InputError
 from unmissed.execution.pieces import Piece
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 _END = object()
 
 
-def count_jobs(n_jobs: int | None) -> int:
+def count_jobs(n_jobs: Any) -> int:
     """Return how many threads `n_jobs` means: None and -1 are all cores this process may use, -2 all but one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     if n_jobs is None:

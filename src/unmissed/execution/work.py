@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from unmissed.execution.pieces import InMemory, Piece, Pieces
@@ -27,8 +27,11 @@ class Task(Protocol):
         """Make the piece of what all tasks share; it depends on nothing else."""
 
 
-Shared = Callable[[], Any]
-"""Makes what tasks share, once where they run; it can be pickled wherever its arguments can."""
+class Shared(Protocol):
+    """Makes what tasks share, once where they run: a dataclass that can be pickled where its fields can."""
+
+    def __call__(self) -> Any:
+        """Make it."""
 
 
 class Executor(Protocol):

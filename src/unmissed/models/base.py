@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn, Self
@@ -206,7 +206,8 @@ class Model(BaseEstimator, ABC):  # type: ignore[misc]
         except BaseException:
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)
-            vars(self).update(before)
+            for name, value in before.items():
+                setattr(self, name, value)
             raise
         self.pieces_ = used.kept()
         return self
@@ -283,8 +284,8 @@ class _Noted:
     def drop(self, key: str) -> None:
         self._pieces.drop(key)
 
-    def keys(self) -> Iterator[str]:
-        return self._pieces.keys()
+    def listed(self) -> list[str]:
+        return self._pieces.listed()
 
     def kept(self) -> InMemory:
         kept = InMemory()

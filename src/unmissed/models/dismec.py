@@ -11,10 +11,9 @@ from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.models.one_vs_rest import OneVsRest
 from unmissed.models.rows import Rows
-from unmissed.propensity import Costs, FromTable, Jain, Propensity, costs
+from unmissed.propensity import Costs, FromTable, Propensity, WeightingName, costs, default_propensity
 from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
-
 
 
 class DiSMEC(OneVsRest):
@@ -86,7 +85,7 @@ class PWDiSMEC(DiSMEC):
     def __init__(
         self,
         *,
-        weighting: str = "tail",
+        weighting: WeightingName = "tail",
         propensity: Propensity | None = None,
         C: float = 1.0,
         tol: float = 1e-3,
@@ -118,5 +117,5 @@ class PWDiSMEC(DiSMEC):
         super()._fit_labels(rows, work)
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        propensity = Jain() if self.propensity is None else self.propensity
+        propensity = default_propensity() if self.propensity is None else self.propensity
         return self._scaled(costs(self.weighting, propensity.fit(label_counts, n_samples), label_counts))

@@ -42,7 +42,9 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     arrays = piece.expect(_LAYOUT)
     n_labels = arrays["bias"].size
     starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
-    if starts.size != features.size + 1 or any(arrays[name].size != n_labels for name in ("objective", "gap", "epochs")):
+    if starts.size != features.size + 1 or any(
+        arrays[name].size != n_labels for name in ("objective", "gap", "epochs")
+    ):
         raise piece.damaged("its arrays do not fit together")
     if not n_labels:
         raise piece.damaged("it holds no labels")

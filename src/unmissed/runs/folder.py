@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from unmissed import __version__
-from unmissed.archive import MANIFEST, read_manifest, write_json
+from unmissed.archive import MANIFEST, read_manifest, write_manifest
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Pieces
 from unmissed.runs.recipe import Recipe
@@ -123,7 +122,9 @@ class RunFolder:
     def write(self, manifest: Manifest) -> None:
         """Write the manifest, aside and renamed; older versions are read only."""
         if manifest.version != VERSION:
-            raise InputError(f"{self.path}: a run of version {manifest.version} can be read, not changed; train it again")
+            raise InputError(
+                f"{self.path}: a run of version {manifest.version} can be read, not changed; train it again"
+            )
         value = {
             "kind": KIND,
             "version": VERSION,
@@ -131,7 +132,7 @@ class RunFolder:
             "n_features": manifest.n_features,
             "parts": [asdict(part) for part in manifest.parts],
         }
-        write_json(self.path / MANIFEST, value)
+        write_manifest(self.path, value)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -176,7 +177,7 @@ class RunFolder:
 
     def n_finished(self) -> int:
         """Count the pieces that are there."""
-        return sum(1 for _ in OnDisk(self.path / "pieces").keys())
+        return len(OnDisk(self.path / "pieces").listed())
 
     def n_bytes(self) -> int:
         """Add up the sizes of all files."""

@@ -31,7 +31,7 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
         "n_features": run.n_features,
         "labels_without_positives": None if counts is None else int(np.count_nonzero(counts == 0)),
         "model": run.model.facts(),
-        "n_pieces": sum(1 for _ in run.model.pieces_.keys()),
+        "n_pieces": len(run.model.pieces_.listed()),
         "bytes": run.folder.n_bytes(),
         "parts": [
             {
@@ -103,7 +103,7 @@ def verify(run: Run) -> int:
     checked = Run(run.folder.path, verify=True)
     names = (checked.label_names, checked.label_titles, checked.label_counts, checked.feature_names, checked.text)
     del names  # opened, and with it verified
-    return sum(1 for _ in checked.model.pieces_.keys())
+    return len(checked.model.pieces_.listed())
 
 
 def _name(run: Run, found: Certificate, place: int) -> str:

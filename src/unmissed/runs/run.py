@@ -15,14 +15,10 @@ from unmissed.archive import MANIFEST, open_arrays, read_json, read_manifest
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.errors import InputError
-<<<<<<< HEAD
 from unmissed.matrices import assemble
-from unmissed.propensity import Jain, Propensity, from_description
-=======
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
-from unmissed.propensity import Jain, Propensity
->>>>>>> c17f6c1 (Pieces, work and an abstract model: runs, command line and executors know no system)
+from unmissed.propensity import Propensity, default_propensity, fit_parts
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
 from unmissed.runs.recipe import Recipe
@@ -40,9 +36,7 @@ class Run:
     model : the model, where it has just been trained into this folder and need not be opened again
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None) -> None:
         self.folder = RunFolder(path)
         self.verify = verify
         self.manifest: Manifest = self.folder.read()
@@ -121,15 +115,13 @@ class Run:
         return unpack_names("feature_names", open_arrays(self.folder.features, manifest, verify=self.verify))
 
     def propensities(self, model: Propensity | None = None) -> npt.NDArray[np.float64]:
-        """Return p of every label from its training count: by `model`, else the recipe's, else `Jain()`."""
+        """Return p of every label from its training count: by `model`, else the recipe's, else the default one."""
         counts = self.label_counts
         if counts is None:
             raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
         if model is None:
-            model = self.recipe.propensity or Jain()
-        return np.concatenate(
-            [model.fit(counts[part.first : part.first + part.n_labels], part.n_samples) for part in self.parts]
-        )
+            model = self.recipe.propensity or default_propensity()
+        return fit_parts(model, counts, [(part.n_labels, part.n_samples) for part in self.parts])
 
     def like(self) -> Dataset:
         """Return a data set without rows that has the training set's columns, for `load(path, like=...)`."""

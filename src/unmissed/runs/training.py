@@ -15,10 +15,10 @@ from unmissed.archive import write_archive
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import pack_names
 from unmissed.errors import InputError, UnmissedError
-from unmissed.progress import Progress, silent
 from unmissed.execution import Executor, OnDisk, Work
 from unmissed.models.base import Model
 from unmissed.models.registry import make_model
+from unmissed.progress import Progress, silent
 from unmissed.runs.folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, Part, RunFolder, versions
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
@@ -93,7 +93,7 @@ def extend(
         if run.manifest == before:
             folder.write(replace(before, parts=[*run.parts, part]))
         part = _go_on(folder, run.recipe, part)
-        with _taken_back(folder, before, part, sum(1 for _ in model.pieces_.keys())):
+        with _taken_back(folder, before, part, len(model.pieces_.listed())):
             _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
             model.fit_more(rows, _work(folder, executor, progress))
         folder.write(folder.read().with_last(part.completed()))
@@ -128,7 +128,7 @@ def save(
         _write_features(folder, text, feature_names)
         _write_labels(folder, 0, label_names, label_titles, counts)
         target = OnDisk(folder.path / "pieces")
-        for key in model.pieces_.keys():
+        for key in model.pieces_.listed():
             piece = model.pieces_.get(key)
             assert piece is not None  # it was listed
             target.put(piece)
@@ -166,7 +166,7 @@ def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
 
 @contextmanager
 def _taken_back(folder: RunFolder, before: Manifest | None, part: Part, n_pieces: int) -> Iterator[None]:
-    """Leave no trace of a part that is refused before it has added to the `n_pieces` there were: it can be tried again."""
+    """Leave no trace of a part that is refused before it has added to the `n_pieces` that there were."""
     try:
         yield
     except UnmissedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from unmissed.archive import open_arrays, read_manifest
@@ -36,7 +35,7 @@ class PiecesOfVersion1:
         """Refuse: what is old is read only."""
         raise InputError(f"{self.path}: a run of the first version can be read, not changed; train it again")
 
-    def keys(self) -> Iterator[str]:
-        """Give the keys of the shards, sorted."""
+    def listed(self) -> list[str]:
+        """Return the keys of the shards, sorted."""
         names = (entry.name for entry in (self.path / "shards").glob("[0-9]*"))
-        return iter(sorted(f"{_PREFIX}{name}" for name in names))
+        return sorted(f"{_PREFIX}{name}" for name in names)

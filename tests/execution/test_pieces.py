@@ -1,0 +1,82 @@
+"""Pieces come back as they were put, whole or not at all."""
+
+import numpy as np
+import pytest
+
+from unmissed.errors import InputError
+from unmissed.execution import InMemory, OnDisk, Overlay, Piece
+
+
+@pytest.fixture(params=["memory", "disk", "overlay"])
+def pieces(request, tmp_path):
+    made = {"memory": InMemory, "disk": lambda: OnDisk(tmp_path / "pieces"), "overlay": lambda: Overlay(InMemory())}
+    return made[request.param]()
+
+
+def test_a_piece_comes_back_as_it_was_put(pieces):
+    assert pieces.get("tree/2") is None
+    pieces.put(Piece("tree/2", {"depth": np.arange(3), "empty": np.zeros((0, 4), np.float32)}, {"n_nodes": 7}))
+    found = pieces.get("tree/2")
+    assert found.arrays["depth"].tolist() == [0, 1, 2]
+    assert found.arrays["empty"].shape == (0, 4)
+    assert found.facts == {"n_nodes": 7}
+    assert pieces.listed() == ["tree/2"]
+
+
+def test_a_key_keeps_what_it_has(pieces):
+    for number in (1, 2):
+        pieces.put(Piece("one", facts={"number": number}))
+    assert pieces.get("one").facts == {"number": 1}
+
+
+def test_dropped_pieces_are_gone(pieces):
+    for key in ("state/1", "state/2"):
+        pieces.put(Piece(key))
+    pieces.drop("state/1")
+    pieces.drop("state/7")
+    assert pieces.listed() == ["state/2"]
+    assert pieces.get("state/1") is None
+
+
+def test_an_overlay_leaves_what_is_below_alone(tmp_path):
+    below = OnDisk(tmp_path)
+    below.put(Piece("labels/0"))
+    above = Overlay(below)
+    above.put(Piece("labels/1"))
+    assert above.listed() == ["labels/0", "labels/1"]
+    assert below.listed() == ["labels/0"]
+    assert above.get("labels/0").key == "labels/0"
+
+
+@pytest.mark.parametrize("key", ["", "/etc", "../up", "a//b", "a/../b", ".hidden", "a/.b", "A", "a b", "a/"])
+def test_keys_are_plain_words(key, tmp_path):
+    with pytest.raises(InputError, match="no key of a piece"):
+        Piece(key)
+    with pytest.raises(InputError, match="no key of a piece"):
+        OnDisk(tmp_path).get(key)
+
+
+def test_a_piece_under_the_name_of_another_is_refused(tmp_path):
+    pieces = OnDisk(tmp_path)
+    pieces.put(Piece("tree/1"))
+    (tmp_path / "tree" / "1").rename(tmp_path / "tree" / "2")
+    with pytest.raises(InputError, match=r"damaged.*tree/2"):
+        pieces.get("tree/2")
+
+
+def test_what_a_killed_writer_left_is_no_piece_and_is_cleaned(tmp_path):
+    pieces = OnDisk(tmp_path)
+    pieces.put(Piece("tree/1"))
+    (tmp_path / "tree" / ".2.abc.part").mkdir()
+    (tmp_path / "tree" / ".2.abc.part" / "manifest.json").write_text("{}")
+    assert pieces.listed() == ["tree/1"]
+    pieces.clean()
+    assert sorted(entry.name for entry in (tmp_path / "tree").iterdir()) == ["1"]
+
+
+def test_arrays_of_other_names_types_or_dimensions_are_refused():
+    piece = Piece("counts", {"counts": np.arange(3)})
+    assert piece.expect({"counts": (np.int64, 1)})["counts"].size == 3
+    for layout in ({}, {"counts": (np.int32, 1)}, {"counts": (np.int64, 2)}, {"other": (np.int64, 1)}):
+        with pytest.raises(InputError, match="counts: damaged"):
+            piece.expect(layout)

@@ -1,0 +1,372 @@
+"""What holds for every model in the registry, and for the tests' own model, whatever its family."""
+
+import inspect
+import json
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from tests.cli.speaking import said
+from tests.models import own_model
+from tests.runs.corpora import small_corpus, tree_bytes, write_texts
+from unmissed import load_model
+from unmissed.errors import InputError, NotFittedError
+from unmissed.execution import OnDisk, Piece, Threads, Work
+from unmissed.models import Model, find_model, make_model
+from unmissed.models.parameters import parameters_of
+from unmissed.models.registry import METHODS
+from unmissed.propensity import Constant
+from unmissed.runs import Recipe, open_run, train
+
+TRAIN, TEST = small_corpus()
+QUICK = {"n_jobs": 1, "block_size": 16, "n_trees": 2, "n_learners": 2, "rank": 8}
+"""Small settings, for the methods that have such parameters."""
+
+assert own_model.METHOD in METHODS
+every_method = pytest.mark.parametrize("method", sorted(METHODS))
+
+
+def quick(method, **more):
+    """Make a small model of a method; parameters that it does not have are left out."""
+    known = find_model(method)._get_param_names()
+    return make_model(method, {name: value for name, value in {**QUICK, **more}.items() if name in known})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """One fitted model per method."""
+    made: dict[str, Model] = {}
+
+    def fit(method):
+        if method not in made:
+            made[method] = quick(method).fit(TRAIN.X, TRAIN.Y)
+        return made[method]
+
+    return fit
+
+
+def assert_same_ranking(found, expected):
+    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(found.scores, expected.scores)
+
+
+def assert_same_pieces(found, expected):
+    assert found.listed() == expected.listed()
+    for key in expected.listed():
+        one, other = found.get(key), expected.get(key)
+        assert one.facts == other.facts, key
+        assert one.arrays.keys() == other.arrays.keys(), key
+        for name in other.arrays:
+            assert np.array_equal(one.arrays[name], other.arrays[name], equal_nan=True), (key, name)
+
+
+@every_method
+def test_parameters_are_keywords_with_defaults_types_and_a_line_of_help(method):
+    cls = find_model(method)
+    for one in parameters_of(cls):
+        assert one.help, f"{one.name} is not described"
+        assert one.default is not inspect.Parameter.empty, one.name
+        assert inspect.signature(cls).parameters[one.name].kind is inspect.Parameter.KEYWORD_ONLY, one.name
+    assert METHODS[method].summary
+
+
+@every_method
+def test_parameters_survive_clone_fit_and_the_recipe(method, fitted):
+    model = fitted(method)
+    before = quick(method).get_params()
+    assert model.get_params() == before
+    assert clone(model).get_params() == before
+    recipe = Recipe.of(model)
+    again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
+    assert again == recipe
+    assert Recipe.of(find_model(method)(**again.constructor_params())) == recipe
+
+
+@every_method
+def test_an_unknown_parameter_is_refused_by_name(method):
+    with pytest.raises(InputError, match=f"{method} has no parameter 'nonsense'"):
+        make_model(method, {"nonsense": 1})
+
+
+@every_method
+def test_it_ranks_labels_in_order_and_pads_behind_the_last(method, fitted):
+    n_labels = TRAIN.n_labels
+    ranking = fitted(method).rank(TEST.X, n_labels + 3)
+    assert ranking.labels.shape == (TEST.n_samples, n_labels + 3)
+    assert ranking.labels.max() < n_labels
+    assert (ranking.labels[:, n_labels:] == -1).all()
+    best = fitted(method).rank(TEST.X, 2)
+    assert np.array_equal(best.labels, ranking.labels[:, :2]), "a longer list begins with the shorter one"
+
+
+@every_method
+def test_rows_are_ranked_one_by_one_as_all_at_once(method, fitted):
+    whole = fitted(method).rank(TEST.X[:9], 4)
+    for row in range(9):
+        one = fitted(method).rank(TEST.X[row], 4)
+        assert np.array_equal(one.labels[0], whole.labels[row])
+        assert one.scores[0] == pytest.approx(whole.scores[row], rel=1e-5, abs=1e-6)
+    assert fitted(method).rank(TEST.X[:0], 4).labels.shape == (0, 4)
+
+
+@every_method
+def test_it_learns_the_rows_it_saw(method, fitted):
+    if method == "popularity":
+        pytest.skip("it does not look at rows")
+    best = fitted(method).rank(TRAIN.X, 1).labels[:, 0]
+    right = np.asarray(TRAIN.Y[np.arange(TRAIN.n_samples), np.maximum(best, 0)]).ravel() * (best >= 0)
+    floor = TRAIN.label_counts.max() / TRAIN.n_samples
+    assert right.mean() > floor, "it does better on its own rows than naming the most frequent label"
+
+
+@every_method
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_matrix, sp.coo_array, lambda M: M.toarray().astype(bool)])
+def test_rows_and_labels_of_any_form_give_the_same_model(method, form, fitted):
+    X = TRAIN.X if form not in (sp.csr_array, sp.csc_matrix) else form(TRAIN.X)
+    model = quick(method).fit(X, form(TRAIN.Y))
+    assert_same_pieces(model.pieces_, fitted(method).pieces_)
+
+
+@every_method
+def test_read_only_memory_mapped_input_is_taken_and_left_alone(method, fitted, tmp_path):
+    def mapped(matrix, name):
+        parts = []
+        for part in ("data", "indices", "indptr"):
+            np.save(tmp_path / f"{name}-{part}.npy", getattr(matrix, part))
+            parts.append(np.load(tmp_path / f"{name}-{part}.npy", mmap_mode="r"))
+        return sp.csr_matrix(tuple(parts), shape=matrix.shape)
+
+    model = quick(method).fit(mapped(TRAIN.X, "X"), mapped(TRAIN.Y, "Y"))
+    assert_same_pieces(model.pieces_, fitted(method).pieces_)
+    assert_same_ranking(model.rank(mapped(TEST.X, "test"), 3), fitted(method).rank(TEST.X, 3))
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("X", "Y"),
+    [
+        ([[1.0, 0.0]], [[1]]),
+        ([[1.0, 0.0], [0.5, 2.0], [0.0, 1.0]], [[1], [0], [1]]),
+        ([[1.0, 0.0], [0.5, 2.0], [0.0, 1.0]], [[0, 0], [0, 0], [0, 0]]),
+        ([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [[0, 1], [1, 0], [1, 1]]),
+    ],
+    ids=["one row", "one label", "no positives", "empty rows"],
+)
+def test_the_smallest_sets_can_be_learned(method, X, Y):
+    model = quick(method, propensity=Constant(0.5)).fit(np.array(X), np.array(Y))
+    ranking = model.rank(np.array(X), 3)
+    assert ranking.labels.shape == (len(X), 3)
+    assert (ranking.labels < len(Y[0])).all()
+
+
+@every_method
+def test_any_number_of_threads_gives_the_same_pieces(method, fitted):
+    model = quick(method, n_jobs=3).fit(TRAIN.X, TRAIN.Y)
+    assert_same_pieces(model.pieces_, fitted(method).pieces_)
+    assert_same_ranking(model.rank(TEST.X, 5), fitted(method).rank(TEST.X, 5))
+
+
+@every_method
+@pytest.mark.parametrize("block_size", [1, 7, 1000])
+def test_any_cut_into_tasks_gives_the_same_ranking(method, block_size, fitted):
+    if "block_size" not in find_model(method)._get_param_names():
+        pytest.skip("its work is not cut by a parameter")
+    model = quick(method, block_size=block_size).fit(TRAIN.X, TRAIN.Y)
+    assert_same_ranking(model.rank(TEST.X, 5), fitted(method).rank(TEST.X, 5))
+
+
+@dataclass
+class Posted:
+    """An executor that sends everything through pickle, as a cluster does."""
+
+    def map(self, tasks, shared):
+        made = pickle.loads(pickle.dumps(shared))()
+        for task in tasks:
+            yield pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(task)).run(made)))
+
+
+@every_method
+def test_tasks_and_what_they_share_can_be_sent(method, fitted):
+    model = quick(method).fit(TRAIN.X, TRAIN.Y, work=Work(executor=Posted()))
+    assert_same_pieces(model.pieces_, fitted(method).pieces_)
+
+
+@every_method
+def test_tasks_hold_no_matrix(method):
+    sizes = []
+
+    class Weighing(Threads):
+        def map(self, tasks, shared):
+            tasks = list(tasks)
+            sizes.extend(len(pickle.dumps(task)) for task in tasks)
+            return super().map(tasks, shared)
+
+    quick(method).fit(TRAIN.X, TRAIN.Y, work=Work(executor=Weighing(1)))
+    assert all(size < 2000 for size in sizes), "a task is keys, numbers and paths"
+
+
+@every_method
+def test_saved_or_trained_into_a_folder_and_opened_it_ranks_the_same(method, fitted, tmp_path):
+    expected = fitted(method).rank(TEST.X, 5)
+    fitted(method).save(tmp_path / "saved")
+    for model in (load_model(tmp_path / "saved"), type(fitted(method)).load(tmp_path / "saved")):
+        assert_same_ranking(model.rank(TEST.X, 5), expected)
+    trained = train(quick(method), TRAIN, tmp_path / "run")
+    assert_same_ranking(trained.rank(TEST.X, 5), expected)
+    assert_same_ranking(open_run(tmp_path / "run", verify=True).rank(TEST.X, 5), expected)
+    assert tree_bytes(tmp_path / "run" / "pieces") == tree_bytes(tmp_path / "saved" / "pieces")
+    assert "state" not in {entry.name for entry in (tmp_path / "run" / "pieces").iterdir()}
+
+
+class StopError(Exception):
+    """An interruption."""
+
+
+@every_method
+def test_interrupted_wherever_it_tells_its_progress_it_goes_on_to_the_same_bytes(method, tmp_path):
+    calls = []
+    train(quick(method), TRAIN, tmp_path / "whole", progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1], "progress ends with everything done"
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    for moment in range(0, len(calls), max(1, len(calls) // 6)):
+        told = []
+
+        def stop(done, total, told=told, moment=moment):
+            told.append(done)
+            if len(told) == moment + 1:
+                raise StopError
+
+        folder = tmp_path / f"stopped-{moment}"
+        with pytest.raises(StopError):
+            train(quick(method), TRAIN, folder, progress=stop)
+        train(quick(method), TRAIN, folder)
+        assert tree_bytes(folder) == tree_bytes(tmp_path / "whole")
+
+
+@every_method
+def test_text_goes_in_and_names_come_out_of_the_command_line(method, tmp_path, capsys):
+    texts = write_texts(tmp_path / "train.jsonl")
+    known = find_model(method)._get_param_names()
+    jobs = ["--jobs", 1] if "n_jobs" in known else []
+    told = said(capsys, "train", method, texts, "--run", tmp_path / "run", *jobs)
+    assert f"{method}, 3 labels trained" in told
+    (tmp_path / "one.jsonl").write_text('{"text": "cod quota net cod"}\n')
+    rows = json.loads(
+        said(capsys, "predict", tmp_path / "run", tmp_path / "one.jsonl", "--top", 3, "--jobs", 1, "--json")
+    )
+    assert {one["label"] for one in rows[0]} <= {"fish", "law", "food"}
+    if method != "popularity":
+        assert rows[0][0]["label"] == "fish"
+    said(capsys, "predict", tmp_path / "run", texts, "--out", tmp_path / "best", "--jobs", 1)
+    evaluated = said(
+        capsys, "evaluate", tmp_path / "best.npz", "--truth", texts, "--train", tmp_path / "run", "--bootstrap", 0
+    )
+    assert "P@1" in evaluated
+    assert method in said(capsys, "inspect", tmp_path / "run", "--verify")
+
+
+@every_method
+def test_the_shell_trains_what_the_class_trains(method, tmp_path, capsys):
+    texts = write_texts(tmp_path / "train.jsonl")
+    said(capsys, "train", method, texts, "--run", tmp_path / "run")
+    recipe = open_run(tmp_path / "run").recipe
+    assert recipe.params == Recipe.of(find_model(method)()).params
+
+
+@every_method
+def test_what_it_was_not_asked_before_fit_is_refused(method):
+    for ask in (lambda model: model.rank(TEST.X), lambda model: model.fit_labels(TRAIN.X, TRAIN.Y)):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            ask(quick(method))
+
+
+def refusal(ask):
+    """Return what a model says when it cannot do what it is asked, or None where it can."""
+    try:
+        ask()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@every_method
+def test_what_it_cannot_do_is_one_line(method, fitted):
+    model = fitted(method)
+    for ask in (
+        lambda: model.explain(0),
+        lambda: model.predict(TEST.X),
+        lambda: model.decision_function(TEST.X, [0, 1]),
+        model.certificate,
+        model.facts,
+    ):
+        said_no = refusal(ask)
+        assert said_no is None or (" cannot " in said_no and "\n" not in said_no)
+
+
+@every_method
+def test_new_labels_join_the_old_ones_where_that_is_possible(method, fitted):
+    model = quick(method).fit(TRAIN.X, TRAIN.Y[:, :30])
+    said_no = refusal(lambda: model.fit_labels(TRAIN.X, TRAIN.Y[:, 30:]))
+    if said_no is None:
+        assert_same_ranking(model.rank(TEST.X, 5), fitted(method).rank(TEST.X, 5))
+    else:
+        assert "cannot take in new labels" in said_no
+
+
+@every_method
+def test_bad_matrices_are_refused_in_one_line(method, fitted):
+    for X, Y in (
+        (TRAIN.X, TRAIN.Y[:10]),
+        (TRAIN.X, 2 * TRAIN.Y),
+        (np.full((3, 2), np.nan), np.ones((3, 1))),
+        (np.ones(3), np.ones((3, 1))),
+    ):
+        with pytest.raises(InputError):
+            quick(method).fit(X, Y)
+    with pytest.raises(InputError, match="features"):
+        fitted(method).rank(np.ones((1, 3)))
+    for k in (0, 2.5, None):
+        with pytest.raises(InputError, match="k is a whole number"):
+            fitted(method).rank(TEST.X, k)
+
+
+@every_method
+def test_pieces_that_are_not_its_own_are_refused_in_one_line(method, fitted, tmp_path):
+    fitted(method).save(tmp_path / "run")
+    whole = OnDisk(tmp_path / "run" / "pieces")
+    params = fitted(method).get_params()
+    for key in fitted(method).pieces_.listed():
+        piece = whole.get(key)
+        for spoiled in spoil(piece):
+            pieces = Replaced(whole, key, spoiled)
+            with pytest.raises(InputError):
+                type(fitted(method)).open(params, pieces, TRAIN.n_features, TRAIN.n_labels)
+
+
+def spoil(piece):
+    """Give what a damaged or a stranger's piece may look like; nothing of it may be opened."""
+    yield None
+    for name, array in piece.arrays.items():
+        rest = {other: values for other, values in piece.arrays.items() if other != name}
+        yield Piece(piece.key, rest, piece.facts)
+        yield Piece(piece.key, {**rest, name: array.astype(np.complex64)}, piece.facts)
+        yield Piece(piece.key, {**rest, name: array[None]}, piece.facts)
+
+
+@dataclass
+class Replaced:
+    """Pieces of which one is another, or is missing."""
+
+    whole: OnDisk
+    key: str
+    piece: Piece | None
+
+    def get(self, key):
+        return self.piece if key == self.key else self.whole.get(key)
+
+    def listed(self):
+        return [key for key in self.whole.listed() if key != self.key or self.piece is not None]
