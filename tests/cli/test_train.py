@@ -60,7 +60,7 @@ def test_the_same_command_twice_is_no_error(texts, tmp_path, capsys):
     ("words", "line"),
     [
         (["fasttext"], "unknown method 'fasttext'; known: dismec, pw-dismec, popularity"),
-        (["pw-dismec", "--weighting", "heavy"], "unknown weighting 'heavy'"),
+        (["pw-dismec", "--weighting", "heavy"], "--weighting is one of none, surrogate, tail"),
         (["pw-dismec", "--propensity", "guess"], "unknown propensity 'guess'"),
     ],
 )

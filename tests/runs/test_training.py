@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.runs.corpora import PARAMS, small_corpus, tree_bytes, write_texts
+from unmissed.archive import write_manifest
 from unmissed.data import Dataset, TextFeatures, load
 from unmissed.errors import InputError
 from unmissed.models.dismec import DiSMEC, PWDiSMEC
@@ -201,8 +202,8 @@ def test_a_missing_shard_is_noticed(tmp_path):
 
 def test_a_run_of_a_later_format_is_refused(tmp_path):
     train("popularity", TRAIN, tmp_path / "run")
-    path = tmp_path / "run" / "manifest.json"
-    path.write_text(path.read_text().replace('"version": 2', '"version": 9'))
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    write_manifest(tmp_path / "run", {**manifest, "version": 9})
     with pytest.raises(InputError, match="version 9"):
         open_run(tmp_path / "run")
 

@@ -22,7 +22,8 @@ def count_jobs(n_jobs: Any) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     if n_jobs is None:
         return cores
-    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0 or n_jobs < -cores:
+    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if not whole or n_jobs == 0 or n_jobs < -cores:
         raise InputError(f"n_jobs is a number of threads, or negative to count back from all {cores}; got {n_jobs!r}")
     return int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs)
 
