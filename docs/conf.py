@@ -22,7 +22,7 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
-PAGES = ["guide", "data", "propensity", "metrics", "losses", "derivations", "runs", "solver", "architecture"]
+PAGES = ["guide", "data", "propensity", "metrics", "losses", "derivations", "methods", "runs", "solver", "architecture"]
 
 default_role = "literal"  # in docstrings a name between single backticks is code
 autodoc_typehints = "none"  # the signature has them already
@@ -59,6 +59,27 @@ def list_pages(app, docname, source):
         source[0] = source[0].replace("@PAGES@", "\n".join(order))
 
 
+def list_methods(app, docname, source):
+    """Put a table of parameters per method of the registry into the page on methods, taken from the classes."""
+    if docname != "methods":
+        return
+    from unmissed.models.parameters import parameters_of
+    from unmissed.models.registry import METHODS, find_model
+
+    parts = []
+    for name, method in METHODS.items():
+        cls = find_model(name)
+        parts += [f"## {name}", f"`unmissed.models.{cls.__name__}`: {method.summary}.", ""]
+        parameters = parameters_of(cls)
+        if parameters:
+            parts += ["| parameter | default | what it is | changes the result |", "|---|---|---|---|"]
+        for one in parameters:
+            told = one.help.replace("|", r"\|").replace("*", r"\*")
+            parts.append(f"| `{one.name}` | `{one.default!r}` | {told} | {'yes' if one.changes_result else 'no'} |")
+        parts.append("")
+    source[0] = source[0].replace("@METHODS@", "\n".join(parts))
+
+
 def skip_borrowed(app, what, name, obj, skip, options):
     """Leave out the metadata methods that scikit-learn adds to every estimator."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
@@ -66,7 +87,8 @@ def skip_borrowed(app, what, name, obj, skip, options):
 
 def setup(app):
     app.connect("source-read", list_pages)
-    app.connect("env-get-outdated", lambda *_: ["index"])  # a new page changes the list
+    app.connect("source-read", list_methods)
+    app.connect("env-get-outdated", lambda *_: ["index", "methods"])  # a new page or method changes the lists
     app.connect("autodoc-skip-member", skip_borrowed)
     # before numpydoc (500) turns sections into reStructuredText
     app.connect("autodoc-process-docstring", escape_prose, priority=400)
