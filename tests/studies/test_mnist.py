@@ -2,15 +2,17 @@
 
 import csv
 import json
+import pickle
 
 import numpy as np
 import pytest
 
 from tests.studies.test_idx import write_mnist
 from unmissed.errors import InputError
+from unmissed.execution import OnDisk
 from unmissed.studies import mnist as study_module
 from unmissed.studies.idx import Digits, embedded_digits
-from unmissed.studies.mnist import VARIANTS, Cell, Settings, run_cell, run_study, summarise
+from unmissed.studies.mnist import VARIANTS, Bench, Cell, Settings, run_cell, run_study, summarise
 
 QUICK = Settings(propensities=(0.3, 1.0), seeds=2, epochs=2, hidden=8, batch=16)
 
@@ -24,7 +26,7 @@ def test_a_study_leaves_a_training_a_cell_and_tables_over_them(tmp_path, folder)
     seen = []
     study = run_study(tmp_path / "out", QUICK, folder, workers=1, progress=lambda done, total: seen.append(done))
     assert seen == list(range(25))
-    assert len(list((tmp_path / "out" / "trainings").iterdir())) == 6 * 2 * 2
+    assert len(OnDisk(tmp_path / "out" / "trainings").listed()) == 6 * 2 * 2
     with open(tmp_path / "out" / "summary.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == 6 * 2
@@ -50,7 +52,7 @@ def test_two_processes_and_a_stop_in_the_middle_change_no_number(tmp_path, folde
     monkeypatch.setattr(study_module, "run_cell", stop_after_five)
     with pytest.raises(KeyboardInterrupt):
         run_study(tmp_path / "parts", QUICK, folder, workers=1)
-    assert len(list((tmp_path / "parts" / "trainings").iterdir())) == 5
+    assert len(OnDisk(tmp_path / "parts" / "trainings").listed()) == 5
     monkeypatch.undo()
     resumed = run_study(tmp_path / "parts", QUICK, folder, workers=2)
     assert resumed["summary"] == whole["summary"]
@@ -116,6 +118,52 @@ def test_a_training_that_ran_away_is_written_as_null_and_summed_up_as_unknown():
     (row,) = summarise(cells)
     assert (row["test_loss_mean"], row["test_loss_min"], row["test_loss_max"]) == (None, 0.2, None)
     assert row["accuracy_mean"] == pytest.approx(0.5)
+
+
+def softplus(s):
+    return np.logaddexp(0, s)
+
+
+@pytest.mark.parametrize(
+    ("name", "positive", "negative"),
+    [
+        ("bce", lambda s, p: softplus(-s), softplus),
+        ("bce-unbiased", lambda s, p: softplus(s) - s / p, softplus),
+        ("bce-naive", lambda s, p: softplus(-s) / p, softplus),
+        ("hinge", lambda s, p: np.maximum(0, 1 - s), lambda s: np.maximum(0, 1 + s)),
+        ("hinge-convex", lambda s, p: (2 / p - 1) * np.maximum(0, 1 - s), lambda s: np.maximum(0, 1 + s)),
+        (
+            "hinge-unbiased",
+            lambda s, p: np.maximum(0, 1 - s) / p + (1 - 1 / p) * np.maximum(0, 1 + s),
+            lambda s: np.maximum(0, 1 + s),
+        ),
+    ],
+)
+def test_every_variant_is_trained_with_the_loss_that_its_name_says(name, positive, negative):
+    s = np.linspace(-6, 6, 25)
+    for p in (0.2, 0.7, 1.0):
+        loss = VARIANTS[name].trained(p, 1e-7)
+        np.testing.assert_allclose(loss.positive.value(s), positive(s, p), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(loss.negative.value(s), negative(s), rtol=1e-12, atol=1e-12)
+    assert set(VARIANTS) == {"bce", "bce-unbiased", "bce-naive", "hinge", "hinge-convex", "hinge-unbiased"}
+
+
+@pytest.mark.parametrize(("score", "decided"), [(-1e-6, 0), (0.0, 1), (0.25, 1), (0.75, 1), (-0.75, 0)])
+def test_a_score_of_at_least_zero_decides_present(monkeypatch, score, decided):
+    digits = embedded_digits()
+    monkeypatch.setattr(study_module.Network, "score", lambda self, X: np.full((len(X), 10), score, np.float32))
+    seen = run_cell(digits, Settings(epochs=1, hidden=2), Cell("bce", 1.0, 0))["epochs"][0]
+    assert seen["accuracy"] == pytest.approx(0.1 if decided else 0.9)  # one of ten labels is true
+
+
+def test_trainings_and_what_they_share_can_be_sent():
+    cell, bench = pickle.loads(pickle.dumps((Cell("bce", 0.3, 1), Bench(QUICK))))
+    assert (cell.key, cell.size) == ("bce/p0.3000/seed1", 1)
+    digits, settings = bench()
+    assert settings == QUICK
+    piece = cell.run((digits, Settings(epochs=1, hidden=2)))
+    assert piece.key == cell.key
+    assert len(piece.facts["epochs"]) == 1
 
 
 def test_every_variant_is_tested_with_the_plain_loss_of_its_family():

@@ -12,11 +12,9 @@ import io
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +23,8 @@ import scipy.sparse as sp
 
 from unmissed import __version__
 from unmissed.archive import read_json, write_json, write_text
-from unmissed.errors import InputError, UnmissedError
-from unmissed.execution import count_jobs
+from unmissed.errors import InputError
+from unmissed.execution import OnDisk, Piece, Processes, Work
 from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge, naive, unbiased
 from unmissed.losses.inverse import check_propensities
 from unmissed.progress import Progress, silent
@@ -92,17 +90,35 @@ VARIANTS = {
 }
 
 
-class Cell(NamedTuple):
-    """One training of the grid."""
+@dataclass(frozen=True)
+class Bench:
+    """What all trainings share, made once per process: the digits, and the settings."""
+
+    settings: Settings
+    data: Path | None = None
+
+    def __call__(self) -> tuple[Digits, Settings]:
+        """Load the digits."""
+        return load_digits(self.data), self.settings
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of the grid: a task whose piece holds as facts what was seen after each epoch."""
 
     variant: str
     propensity: float
     seed: int
+    size: int = 1
 
     @property
-    def file_name(self) -> str:
-        """The name of its result file."""
-        return f"{self.variant}-p{_cell_name(self.propensity)}-seed{self.seed}.json"
+    def key(self) -> str:
+        """The key of its piece."""
+        return f"{self.variant}/p{_cell_name(self.propensity)}/seed{self.seed}"
+
+    def run(self, shared: tuple[Digits, Settings]) -> Piece:
+        """Train."""
+        return Piece(self.key, facts=run_cell(*shared, self))
 
 
 def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
@@ -129,7 +145,13 @@ def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
                     "largest_score": _number(float(np.abs(scores).max())),
                 }
             )
-    return {**cell._asdict(), "seconds": round(time.perf_counter() - begin, 2), "epochs": epochs}
+    return {
+        "variant": cell.variant,
+        "propensity": cell.propensity,
+        "seed": cell.seed,
+        "seconds": round(time.perf_counter() - begin, 2),
+        "epochs": epochs,
+    }
 
 
 def run_study(
@@ -140,7 +162,7 @@ def run_study(
     Parameters
     ----------
     out
-        The study's folder. Finished trainings in it are kept; a folder of other settings is refused.
+        The study's folder. Finished trainings are pieces in it and are kept; a folder of other settings is refused.
     settings
         What to train.
     data
@@ -154,22 +176,17 @@ def run_study(
     -------
     What `study.json` holds.
     """
-    digits = _load(data)
+    digits = load_digits(data)
     facts = {**asdict(settings), "propensities": list(settings.propensities), "data": digits.name}
     _claim(out, {**facts, "data_digest": digits.digest})
     grid = product(range(settings.seeds), settings.propensities, VARIANTS)  # seed by seed: whole curves come first
     cells = [Cell(variant, propensity, seed) for seed, propensity, variant in grid]
-    folder = out / "trainings"
-    folder.mkdir(exist_ok=True)
-    missing = [cell for cell in cells if not (folder / cell.file_name).is_file()]
-    done = len(cells) - len(missing)
-    progress(done, len(cells))
+    pieces = OnDisk(out / "trainings")
+    pieces.clean()
     begin = time.perf_counter()
-    for cell, result in _train_all(digits, data, settings, missing, count_jobs(workers)):
-        write_json(folder / cell.file_name, result)
-        done += 1
-        progress(done, len(cells))
-    results = [read_json(folder / cell.file_name) for cell in cells]
+    work = Work(pieces, Processes(workers), progress)
+    found = {piece.key: piece.facts for piece in work.map(cells, Bench(settings, data))}
+    results = [dict(found[cell.key]) for cell in cells]
     summary = summarise(results)
     study = {
         "settings": {**facts, "data_digest": digits.digest},
@@ -211,46 +228,6 @@ def summarise(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-_given: dict[str, Any] = {}  # what a worker process was started with
-
-
-def _begin_worker(data: Path | None, settings: Settings) -> None:
-    """Load the data once a process, and leave the other cores to the other processes."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    threadpool_limits(1)
-    _given.update(digits=_load(data), settings=settings)
-
-
-def _run_in_worker(cell: Cell) -> dict[str, Any]:
-    return run_cell(_given["digits"], _given["settings"], cell)
-
-
-def _train_all(
-    digits: Digits, data: Path | None, settings: Settings, cells: list[Cell], workers: int
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    if workers == 1 or len(cells) < 2:
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1):
-            for cell in cells:
-                yield cell, run_cell(digits, settings, cell)
-        return
-    pool = ProcessPoolExecutor(
-        min(workers, len(cells)), get_context("spawn"), initializer=_begin_worker, initargs=(data, settings)
-    )
-    with pool:
-        waiting = {pool.submit(_run_in_worker, cell): cell for cell in cells}
-        try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
-        except BrokenExecutor as error:
-            raise UnmissedError("a training process was killed (out of memory?); call again to go on") from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def _claim(out: Path, facts: dict[str, Any]) -> None:
     """Write the settings into a new folder, or refuse one that holds a study of other settings."""
     path = out / SETTINGS_FILE
@@ -265,7 +242,8 @@ def _claim(out: Path, facts: dict[str, Any]) -> None:
     write_json(path, facts)
 
 
-def _load(data: Path | None) -> Digits:
+def load_digits(data: Path | None) -> Digits:
+    """Read MNIST from the folder of its idx files, or take the small digits where there is none."""
     return embedded_digits() if data is None else read_mnist(data)
 
 
