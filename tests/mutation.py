@@ -1,0 +1,255 @@
+"""Change the source in one small place at a time and see whether a test notices: `python -m tests.mutation --help`.
+
+Each change (a comparison, a sign, a number, a condition, a refusal left out) is made in memory, in a process of its own
+that runs the tests of that room until the first failure. What survives is printed: a place where a test is missing, or
+a change that changes nothing. It takes minutes to hours, so it is no part of the checks; run it on a room that has
+changed, and read the survivors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import importlib.abc
+import importlib.util
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+TESTS = {
+    "losses": ["tests/losses"],
+    "propensity": ["tests/propensity", "tests/losses/test_inverse.py"],
+    "metrics": ["tests/metrics", "tests/losses/test_inverse.py"],
+    "solvers": ["tests/solvers"],
+    "models": ["tests/models"],
+    "ranking.py": ["tests/test_ranking.py"],
+    "matrices.py": ["tests/test_matrices.py"],
+    "kernels/hits.py": ["tests/metrics"],
+    "studies/mnist.py": ["tests/studies/test_mnist.py"],
+}
+"""The tests that look after each room or file below src/unmissed."""
+
+COMPARED = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+COMPUTED = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+NAMED = [("min", "max"), ("minimum", "maximum"), ("any", "all"), ("zeros", "ones"), ("zeros_like", "ones_like")]
+SWAPPED = {**dict(NAMED), **{b: a for a, b in NAMED}}
+SIDES = {"left": "right", "right": "left"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: in which file, at which of its places, which of the changes possible there."""
+
+    path: Path
+    place: int
+    variant: int
+    words: str
+
+
+def changes(node: ast.AST) -> list[ast.AST]:
+    """Return what may stand in place of a node."""
+    found: list[ast.AST] = []
+    if isinstance(node, ast.Compare):
+        for at, operator in enumerate(node.ops):
+            for other in COMPARED[type(operator)]:
+                changed = copy.deepcopy(node)
+                changed.ops[at] = other()
+                found.append(changed)
+    elif isinstance(node, ast.BinOp) and type(node.op) in COMPUTED:
+        found.append(ast.BinOp(node.left, COMPUTED[type(node.op)](), node.right))
+    elif isinstance(node, ast.AugAssign):
+        found.append(ast.Pass())
+    elif isinstance(node, ast.BoolOp):
+        found.append(ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values))
+    elif isinstance(node, ast.UnaryOp):
+        found.append(node.operand)
+    elif isinstance(node, ast.Constant):
+        found += _constants(node.value)
+    elif isinstance(node, ast.If | ast.IfExp):
+        changed = copy.copy(node)
+        changed.test = ast.UnaryOp(ast.Not(), node.test)
+        found.append(changed)
+    elif isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        found.append(ast.Pass())
+    elif isinstance(node, ast.Attribute) and node.attr in SWAPPED:
+        found.append(ast.Attribute(node.value, SWAPPED[node.attr], node.ctx))
+    elif isinstance(node, ast.Name) and node.id in SWAPPED:
+        found.append(ast.Name(SWAPPED[node.id], node.ctx))
+    return found
+
+
+def _constants(value: Any) -> list[ast.AST]:
+    if isinstance(value, bool):
+        return [ast.Constant(not value)]
+    if isinstance(value, int | float):
+        return [ast.Constant(value + 1)]
+    if isinstance(value, str) and value in SIDES:
+        return [ast.Constant(SIDES[value])]
+    return []
+
+
+def slots(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
+    """Give every place (parent, field, index, node) whose code decides something: no annotations, no messages."""
+    for field, value in ast.iter_fields(tree):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        entries = enumerate(value) if isinstance(value, list) else [(None, value)]
+        for index, node in entries:
+            if not isinstance(node, ast.AST) or isinstance(node, ast.JoinedStr | ast.ImportFrom | ast.Import):
+                continue
+            yield tree, field, index, node
+            if not isinstance(node, ast.Raise):  # what a refusal says is read by people
+                yield from slots(node)
+
+
+def mutants(path: Path) -> list[Mutant]:
+    """List every change of a file."""
+    found = []
+    for place, (_, _, _, node) in enumerate(slots(ast.parse(path.read_text(encoding="utf-8")))):
+        for variant, changed in enumerate(changes(node)):
+            before, after = (" ".join(ast.unparse(ast.fix_missing_locations(each)).split()) for each in (node, changed))
+            line = getattr(node, "lineno", 0)
+            words = f"{path.relative_to(ROOT)}:{line}: {before[:90]}  ->  {after[:90]}"
+            found.append(Mutant(path, place, variant, words))
+    return found
+
+
+def mutated(mutant: Mutant) -> ast.Module:
+    """Return the tree of a file with one change in it."""
+    tree = ast.parse(mutant.path.read_text(encoding="utf-8"))
+    parent, field, index, node = list(slots(tree))[mutant.place]
+    changed = ast.copy_location(changes(node)[mutant.variant], node)
+    if index is None:
+        setattr(parent, field, changed)
+    else:
+        getattr(parent, field)[index] = changed
+    return ast.fix_missing_locations(tree)
+
+
+class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from a changed tree."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        name = ".".join(mutant.path.relative_to(SOURCE).with_suffix("").parts)
+        self.name = name.removesuffix(".__init__")
+        self.path = mutant.path
+        self.code = compile(mutated(mutant), str(mutant.path), "exec")
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Answer for the changed module only."""
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
+
+    def exec_module(self, module: Any) -> None:
+        """Run the changed code."""
+        exec(self.code, module.__dict__)
+
+
+def notice(mutant: Mutant | None, tests: list[str]) -> None:
+    """Run the tests in this process, with the change if there is one; exit with pytest's answer."""
+    import hypothesis
+    import pytest
+
+    hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("mutation")
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, the process ends with it
+    if mutant is not None:
+        sys.meta_path.insert(0, Changed(mutant))
+    quiet = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    os._exit(int(pytest.main(["-x", *quiet, *tests])))
+
+
+def outcome(mutant: Mutant | None, tests: list[str], seconds: float) -> tuple[str, float]:
+    """Return "survived", "killed" or "timed out", and how long it took."""
+    child = multiprocessing.get_context("fork").Process(target=notice, args=(mutant, tests))
+    begin = time.monotonic()
+    child.start()
+    child.join(seconds)
+    took = time.monotonic() - begin
+    if child.is_alive():
+        child.kill()
+        child.join()
+        return "timed out", took
+    return ("survived" if child.exitcode == 0 else "killed"), took
+
+
+def main() -> None:
+    """Change, test, and print what survived."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--modules", nargs="+", choices=sorted(TESTS), default=["losses", "propensity", "metrics"])
+    parser.add_argument("--only", default="", help="only files whose path holds this text")
+    parser.add_argument("--sample", type=float, default=1.0, help="the share of all changes to try")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    given = parser.parse_args()
+    sys.path[:0] = [str(SOURCE), str(ROOT)]
+    os.chdir(ROOT)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ.update(HYPOTHESIS_STORAGE_DIRECTORY=scratch, OMP_NUM_THREADS="1")
+        if any(module.startswith(("kernels", "losses")) for module in given.modules):
+            os.environ["NUMBA_DISABLE_JIT"] = (
+                "1"  # changed code is not what the cache of compiled kernels is named after
+            )
+        for heavy in ("hypothesis", "numba", "pytest", "scipy.sparse", "sklearn.base", "torch"):
+            if importlib.util.find_spec(heavy.partition(".")[0]):
+                importlib.import_module(heavy)
+        for module in given.modules:
+            _try_room(module, given)
+
+
+def _try_room(module: str, given: argparse.Namespace) -> None:
+    place = SOURCE / "unmissed" / module
+    files = [place] if place.is_file() else sorted(place.glob("*.py"))
+    every = [one for path in files if given.only in str(path) for one in mutants(path)]
+    chosen = sorted(random.Random(given.seed).sample(range(len(every)), round(given.sample * len(every))))
+    fate, took = outcome(None, TESTS[module], 3600)
+    if fate != "survived":
+        raise SystemExit(f"{module}: its tests fail without any change")
+    _say(f"{module}: {len(chosen)} of {len(every)} changes; its tests take {took:.0f} s")
+    counts = dict.fromkeys(("killed", "timed out", "survived"), 0)
+    for number in chosen:
+        fate, _ = outcome(every[number], TESTS[module], 60 + 5 * took)
+        counts[fate] += 1
+        if fate != "killed":
+            _say(f"  {fate}: {every[number].words}")
+    _say(f"{module}: " + ", ".join(f"{count} {fate}" for fate, count in counts.items()))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
