@@ -177,12 +177,20 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self.code, module.__dict__)
 
 
+def nearest_first(tests: list[str], path: Path) -> list[str]:
+    """Return the test files of some rooms, those first that are named after the changed file."""
+    files = [
+        file for test in map(ROOT.joinpath, tests) for file in (test.glob("test_*.py") if test.is_dir() else [test])
+    ]
+    return [str(file) for file in sorted(files, key=lambda file: (path.stem not in file.stem, file))]
+
+
 def notice(mutant: Mutant | None, tests: list[str]) -> None:
     """Run the tests in this process, with the change if there is one; exit with pytest's answer."""
     import hypothesis
     import pytest
 
-    hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True)
+    hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True, max_examples=30)
     hypothesis.settings.load_profile("mutation")
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, the process ends with it
     if mutant is not None:
@@ -239,7 +247,7 @@ def _try_room(module: str, given: argparse.Namespace) -> None:
     _say(f"{module}: {len(chosen)} of {len(every)} changes; its tests take {took:.0f} s")
     counts = dict.fromkeys(("killed", "timed out", "survived"), 0)
     for number in chosen:
-        fate, _ = outcome(every[number], TESTS[module], 60 + 5 * took)
+        fate, _ = outcome(every[number], nearest_first(TESTS[module], every[number].path), 60 + 5 * took)
         counts[fate] += 1
         if fate != "killed":
             _say(f"  {fate}: {every[number].words}")

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from typing import get_args
 
@@ -138,6 +139,23 @@ def test_tables_say_percent_conventions_and_where_propensities_come_from(case, c
         "effective sample size",
     ):
         assert words in out, words
+
+
+def test_rankings_of_one_file_name_are_told_apart_by_their_folders(case, capsys):
+    folder = case[0]
+    for name in ("new", "old"):
+        (folder / name).mkdir()
+        case[3][0].save(folder / name / "ranking.npz")
+    against = ["--against", str(folder / "old" / "ranking.npz"), "--bootstrap", "10"]
+    assert command(folder, *against, ranking="new/ranking.npz") == 0
+    assert "new/ranking.npz minus old/ranking.npz, on the same rows" in capsys.readouterr().out
+
+
+def test_groups_of_labels_are_named_by_the_share_of_labels_that_they_cover(case, capsys):
+    assert command(case[0], "--bootstrap", "0") == 0
+    out = capsys.readouterr().out
+    assert "rarest first" in out
+    assert re.search(r"│ \d+ - 100 % +│", out)
 
 
 def test_marks_of_labels_unknown_to_training_are_counted_and_named(tmp_path, capsys):

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,12 +47,25 @@ def test_a_group_holds_its_own_labels():
     for group in groups:
         mine = np.flatnonzero(decile_of(counts) == group.decile)
         assert (group.fewest, group.most) == (counts[mine].min(), counts[mine].max())
+        if group.decile:  # nine labels are seen, each as often as its number says
+            assert (group.begin, group.end) == pytest.approx(((group.fewest - 1) / 9, group.most / 9))
         assert group.k == 3
         listed = [(row, label) for row in range(50) for label in ranking.labels[row, :3] if label in mine]
         hits = sum(Y[row, label] for row, label in listed)
         assert group.listed == len(listed)
         assert group.recall == pytest.approx(hits / Y[:, mine].nnz)
         assert group.precision == pytest.approx(hits / len(listed))
+
+
+def test_groups_of_a_long_tail_say_which_share_of_the_labels_they_cover():
+    ranking, Y = corpus(30, n_labels=20)
+    counts = np.r_[np.zeros(4), np.ones(9), np.full(3, 2), [5, 6, 7, 100]].astype(int)
+    groups = by_decile(evaluate(ranking, Y, k=3, train_counts=counts))
+    assert [group.decile for group in groups] == [0, 3, 7, 8, 9, 10]
+    assert [(group.begin, group.end) for group in groups[:3]] == [(0, 0), (0, 9 / 16), (9 / 16, 12 / 16)]
+    for before, after in itertools.pairwise(groups[1:]):
+        assert before.end == after.begin
+    assert groups[-1].end == 1
 
 
 def test_deciles_need_training_counts_and_a_cut_off_that_was_evaluated():

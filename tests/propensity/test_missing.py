@@ -75,6 +75,13 @@ def test_a_dense_truth_and_stored_zeros_give_the_same_outcome():
     assert everywhere.nnz == Y.shape[0] * Y.shape[1]
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.float64])
+def test_marks_keep_their_type(dtype):
+    for Y in (truth().astype(dtype), truth().toarray().astype(dtype)):
+        assert drop_labels(Y, 0.5, np.random.default_rng(0)).dtype == dtype
+    assert drop_labels([[1, 0], [1, 1]], 0.5, np.random.default_rng(0)).dtype == np.float32
+
+
 def test_arrays_stay_arrays_and_matrices_matrices():
     assert isinstance(drop_labels(truth(kind=sp.csc_array), 0.5, np.random.default_rng(0)), sp.csr_array)
     assert isinstance(drop_labels(truth(kind=sp.coo_matrix), 0.5, np.random.default_rng(0)), sp.csr_matrix)

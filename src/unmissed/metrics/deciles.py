@@ -21,6 +21,10 @@ class Decile:
     ----------
     decile : int
         1 holds the rarest tenth of the labels seen in training, 10 the most frequent; 0 the labels never seen there.
+    begin, end : float
+        Which labels these are: the shares of the labels seen in training that are rarer, and that are not more
+        frequent. Labels of one count stay together, so a group of a long tail can cover several tenths. Both are 0 for
+        labels never seen.
     k : int
     n_labels : int
     fewest, most : int
@@ -35,6 +39,8 @@ class Decile:
     """
 
     decile: int
+    begin: float
+    end: float
     k: int
     n_labels: int
     fewest: int
@@ -85,12 +91,16 @@ def _group(evaluation: Evaluation, cut: int, decile: int, members: npt.NDArray[n
     if weights is not None:
         best = float(tally.best[:, cut] @ weights)
         part = float(tally.scored[members, cut] @ weights[members]) / best if best else float("nan")
+    seen = counts[counts > 0]
+    fewest, most = int(counts[members].min()), int(counts[members].max())
     return Decile(
         decile=decile,
+        begin=float(np.mean(seen < fewest)) if decile else 0.0,
+        end=float(np.mean(seen <= most)) if decile else 0.0,
         k=evaluation.k[cut],
         n_labels=int(members.sum()),
-        fewest=int(counts[members].min()),
-        most=int(counts[members].max()),
+        fewest=fewest,
+        most=most,
         true=true,
         listed=listed,
         hits=hits,

@@ -26,12 +26,15 @@ def figures_table(result: Mapping[str, Any]) -> Table:
 
 
 def deciles_table(result: Mapping[str, Any]) -> Table:
-    """Return one row per decile of labels at the deepest cut-off, rarest first."""
+    """Return one row per group of labels of like frequency at the deepest cut-off, rarest first.
+
+    A group is named by the share of the labels that it covers, because the deciles of a long tail leave out numbers.
+    """
     deepest = result["k"][-1]
-    columns = ["decile", "labels", "positives in training", "true", "recall", "precision", "part of PSP"]
+    columns = ["rarest first", "labels", "positives in training", "true", "recall", "precision", "part of PSP"]
     rows = [
         [
-            "unseen" if group["decile"] == 0 else str(group["decile"]),
+            "unseen" if group["decile"] == 0 else f"{100 * group['begin']:.0f} - {100 * group['end']:.0f} %",
             f"{group['n_labels']:,}",
             f"{group['fewest']:,} - {group['most']:,}",
             f"{group['true']:,}",
@@ -48,7 +51,8 @@ def differences_table(result: Mapping[str, Any]) -> Table:
     found = result["differences"]
     names = list(dict.fromkeys(name.rpartition("@")[0] for name in found))
     rows = [[name, *(_figure(found[f"{name}@{k}"], signed=True) for k in result["k"])] for name in names]
-    title = f"minus {Path(result['against']).name}, on the same rows; points"
+    first, second = _apart(result["ranking"], result["against"])
+    title = f"{first} minus {second}, on the same rows; points"
     return Table(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
 
 
@@ -77,6 +81,15 @@ def notes(result: Mapping[str, Any]) -> list[str]:
                 f"labels that make half of it: {rests['labels_of_half']:,}."
             )
     return lines + [f"Warning: {warning}." for warning in result["warnings"]]
+
+
+def _apart(first: str, second: str) -> tuple[str, str]:
+    """Return two paths' last parts, as many of them as it takes to tell the paths apart."""
+    one, two = Path(first).parts, Path(second).parts
+    n_parts = 1
+    while one[-n_parts:] == two[-n_parts:] and n_parts < max(len(one), len(two)):
+        n_parts += 1
+    return str(Path(*one[-n_parts:])), str(Path(*two[-n_parts:]))
 
 
 def _word(value: object) -> str:
