@@ -78,9 +78,9 @@ def one_line(error: BaseException) -> str:
     return said if len(said) <= 300 else f"{said[:300]}..."
 
 
-def read_text(path: PathLike) -> str:
+def read_text(path: PathLike, what: str = "UTF-8 text") -> str:
     """Read a UTF-8 file; a byte-order mark is left out."""
-    with open_regular(path) as stream, reading(path, "UTF-8 text"):
+    with open_regular(path) as stream, reading(path, what):
         return stream.read().decode("utf-8-sig")
 
 
@@ -92,13 +92,16 @@ def read_json(path: PathLike, *, follow: bool = True) -> Any:
         return parse_json(stream.read().decode("utf-8"))
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON strictly: no key twice, no half of a surrogate pair, no number or nesting without end; ValueError."""
+def parse_json(text: str, *, any_string: bool = False) -> Any:
+    """Parse JSON strictly: no key twice, no nesting or number without end; ValueError.
+
+    Strings must be text, with no half of a surrogate pair, unless `any_string`.
+    """
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
-    if _HALF_PAIR.search(text):
+    if not any_string and _HALF_PAIR.search(text):
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:

@@ -8,6 +8,7 @@ sparse matrix is believed before it was looked at here, and none of its methods 
 * `canonical_csr(matrix, name)`: the same for any other matrix, its type of number kept.
 * `stored_csr(...)`: the three arrays of a CSR matrix that were written here and must be canonical as they are.
 * `check_compressed(...)`: the three arrays of a CSR or CSC matrix; `check_claims(...)`: sizes that a file claims.
+* `restore(...)`: a matrix of any format whose arrays come from a file.
 * `assemble(...)`: a matrix of arrays that are known to be canonical, without a look at them.
 
 A matrix that is canonical already is looked at in three passes at the speed of memory, about 1 ns per entry, and is not
@@ -16,7 +17,9 @@ copied: 50 million entries take 0.06 seconds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,6 +126,16 @@ def check_compressed(name: str, data: Array, indices: Array, indptr: Array, n_ma
     _check_range(name, indices, n_minor)
 
 
+def restore(form: str, shape: tuple[int, int], parts: Mapping[str, Array], name: str) -> Any:
+    """Return the sound matrix of the arrays of a file, named as scipy names them; KeyError where one is missing."""
+    if form not in ("csr", "csc", "bsr", "coo", "dia"):
+        raise InputError(f"{name}: an unknown form of sparse matrix, {form[:20]!r}")
+    if form in ("csr", "csc"):
+        major, minor = shape if form == "csr" else shape[::-1]
+        check_compressed(name, parts["data"], parts["indices"], parts["indptr"], major, minor)
+    return _sound_parts(SimpleNamespace(format=form, shape=shape, **parts), name)
+
+
 def _canonical(matrix: Any, dtype: np.dtype[Any] | None) -> sparse.csr_matrix:
     """Convert a sound matrix."""
     number = matrix.dtype if dtype is None else dtype
@@ -147,6 +160,11 @@ def _sound(matrix: Any, name: str) -> Any:
         raise InputError(f"{name} must have two dimensions, rows and columns; got {len(matrix.shape)}")
     if matrix.format in ("lil", "dok"):  # made of Python's own lists and numbers; what they become is looked at below
         matrix = _from_lists(matrix, name)
+    return _sound_parts(matrix, name)
+
+
+def _sound_parts(matrix: Any, name: str) -> Any:
+    """Return the sound matrix of anything that has the attributes of a CSR, CSC, BSR, DIA or COO matrix."""
     shape = (int(matrix.shape[0]), int(matrix.shape[1]))
     if min(shape) < 0 or max(shape) > LARGEST:
         raise InputError(f"{name} has shape {shape}; at most {LARGEST} rows and columns are supported")

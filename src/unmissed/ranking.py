@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy.typing as npt
 
 from unmissed.archive import file_aside
 from unmissed.errors import InputError
+from unmissed.files import read_npz
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,11 @@ class Ranking:
     scores: npt.NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        labels = np.asarray(self.labels)
-        scores = np.asarray(self.scores, dtype=np.float32)
+        labels, scores = np.asarray(self.labels), np.asarray(self.scores)
+        if scores.dtype.kind not in "biuf":
+            raise InputError(f"scores of a ranking are numbers, not {scores.dtype}")
+        with np.errstate(over="ignore"):
+            scores = scores.astype(np.float32, copy=False)
         if labels.ndim != 2 or labels.shape != scores.shape:
             raise InputError(
                 f"a ranking needs labels and scores of one shape (rows, k); got {labels.shape} and {scores.shape}"
@@ -96,15 +98,12 @@ class Ranking:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ranking:
         """Read what `save` wrote."""
+        what = "a ranking file (.npz with labels and scores)"
+        stored = read_npz(path, ("labels", "scores"), what)
+        if stored.keys() != {"labels", "scores"}:
+            raise InputError(f"{path}: not {what}: it has {', '.join(stored) or 'neither'}")
         try:
-            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
-                labels, scores = stored["labels"], stored["scores"]
-        except FileNotFoundError as error:
-            raise InputError(f"{path}: no such file") from error
-        except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{path}: not a ranking file (.npz with labels and scores): {error}") from error
-        try:
-            return cls(labels, scores)
+            return cls(stored["labels"], stored["scores"])
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 

@@ -148,3 +148,16 @@ def test_verify_finds_a_flipped_byte_in_any_file_of_a_store(texts, tmp_path, cap
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         assert file.name in refused(capsys, "data", "verify", tmp_path / "store")
         file.write_bytes(whole)
+
+
+def test_a_path_that_looks_like_a_formula_is_drawn_as_text(train, tmp_path, capsys):
+    folder = tmp_path / "$\\frac$"
+    folder.mkdir()
+    (folder / "train.txt").write_bytes(train.read_bytes())
+    said(capsys, "data", "stats", folder / "train.txt", "--figure", tmp_path / "labels.png")
+
+
+@pytest.mark.parametrize("option", [["--labels-per-row", "1e308"], ["--train", str(10**30)], ["--labels", str(2**40)]])
+def test_a_corpus_that_nothing_can_hold_is_refused(tmp_path, capsys, option):
+    assert "at most" in refused(capsys, "data", "make", tmp_path / "corpus", *option)
+    assert not (tmp_path / "corpus").exists()

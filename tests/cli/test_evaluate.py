@@ -217,12 +217,14 @@ def test_files_that_do_not_fit_end_in_one_line_and_exit_code_two(case, capsys):
     Ranking(rankings[0].labels[:7], rankings[0].scores[:7]).save(folder / "short.npz")
     Ranking.sort(np.full((40, 1), 99), np.ones((40, 1))).save(folder / "high.npz")
     (folder / "text.npz").write_text("nothing")
+    (folder / "huge.txt").write_text(f"0 {10**30}\n")
     (folder / "pairs.txt").write_text("0 1\n1 x\n")
     for ranking, words, message in [
         ("short.npz", [], "the ranking has 7 rows, the truth has 40"),
         ("high.npz", ["-k", "1"], "row 0 of the ranking lists label 99, the truth has only 20 labels"),
         ("text.npz", [], "not a ranking file"),
         ("none.npz", [], "none.npz: no such file"),
+        ("fine.npz", ["--filter", str(folder / "huge.txt")], "huge.txt, line 1: a row and a label were expected"),
         ("fine.npz", ["--filter", str(folder / "pairs.txt")], "line 2: a row and a label were expected, found '1 x'"),
     ]:
         assert command(folder, *words, ranking=ranking) == 2

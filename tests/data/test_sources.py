@@ -290,3 +290,22 @@ def test_what_cannot_be_a_data_set_is_refused_with_advice(tmp_path):
         load(tmp_path / "t10k-labels-idx1-ubyte.gz")
     with pytest.raises(InputError, match="idx files"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"text": "a", "labels": ["x"], "text": "b"}', "the key 'text' stands twice"),
+        ('{"text": "a", "labels": [' + "1" * 5000 + "]}", "digits"),
+        ('{"text": ' + "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_json_that_could_be_read_in_two_ways_is_refused_with_its_line(tmp_path, line, what):
+    (tmp_path / "a.jsonl").write_text('{"text": "a b", "labels": ["x"]}\n' + line + "\n")
+    with pytest.raises(InputError, match=rf"a\.jsonl:2: expected a JSON object: .*{what}"):
+        load(tmp_path / "a.jsonl")
+
+
+def test_half_a_surrogate_pair_in_a_text_is_no_term(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "broken \\ud83d emoji", "labels": ["x"]}\n')
+    assert load(tmp_path / "a.jsonl").feature_names == ["broken", "emoji"]

@@ -86,3 +86,11 @@ def test_the_smallest_corpus_works():
     train, test = make_corpus(1, 0, 1, 1, rng=0)
     assert train.Y.toarray().tolist() == [[1]]
     assert test.n_samples == 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"labels_per_row": 1e308}, {"words_per_row": np.inf}, {"n_train": 10**30}, {"n_features": 2**31}]
+)
+def test_sizes_that_nothing_can_hold_are_refused(options):
+    with pytest.raises(InputError, match=f"{next(iter(options))} is .* at most"):
+        make_corpus(**options)

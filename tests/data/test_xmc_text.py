@@ -398,3 +398,37 @@ print((peak - before) / arrays)
         [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300
     )
     assert 0.9 <= float(done.stdout) <= 2
+
+
+@pytest.mark.parametrize("ends", ["\n\n\n", "\r\n\r\n", "\n", ""])
+def test_blank_lines_at_the_end_are_no_rows_without_a_header_either(tmp_path, ends):
+    path = tmp_path / "data.txt"
+    path.write_bytes(f"0 1:1\n\n1 0:2\n \n{ends}".encode())
+    X, Y = read_xmc(path, header=False)
+    assert X.shape[0] == Y.shape[0] == 4  # a blank line between rows and a row of one blank are rows
+    assert X.toarray().tolist() == [[0, 1], [0, 0], [2, 0], [0, 0]]
+
+
+def test_blank_lines_over_many_blocks_are_no_rows(tmp_path):
+    path = tmp_path / "data.txt"
+    path.write_bytes(b"0 1:1\n" + b"\n" * 1_500_000)
+    assert read_xmc(path, header=False)[0].shape == (1, 2)
+    path.write_bytes(b"0 1:1\n" + b"\n" * 1_500_000 + b"0 1:1\n\n")
+    assert read_xmc(path, header=False)[0].shape == (1_500_002, 2)
+
+
+@pytest.mark.parametrize("header", ["1 200000000 1", "1 2 200000000"])
+def test_a_header_out_of_all_proportion_is_refused(tmp_path, header):
+    path = tmp_path / "data.txt"
+    path.write_text(f"{header}\n0 1:1\n")
+    with pytest.raises(InputError, match=r"data\.txt:1: claims 200000000 (features|labels) and holds 2 entries"):
+        read_xmc(path)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "LONGEST", 1 << 21)
+    path = tmp_path / "data.txt.gz"
+    with gzip.open(path, "wb") as stream:
+        stream.write(b"1 1 1\n" + b"0" * (1 << 23))
+    with pytest.raises(InputError, match=r"data\.txt\.gz:2: a line of more than 2097152 bytes"):
+        read_xmc(path)

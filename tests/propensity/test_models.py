@@ -194,3 +194,43 @@ def test_a_description_survives_json(model):
 def test_a_description_of_nothing_known_is_refused(description):
     with pytest.raises(InputError, match="propensity model"):
         from_description(description)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x02\x00{}", b"0.5\n"])
+def test_a_damaged_table_of_numbers_is_refused_by_its_name(tmp_path, content):
+    (tmp_path / "p.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"p\.npy: not a table of propensities"):
+        FromTable(tmp_path / "p.npy")
+
+
+def test_empty_tables_and_tables_of_words_are_refused(tmp_path):
+    np.save(tmp_path / "p.npy", np.zeros(0))
+    (tmp_path / "p.txt").write_text("")
+    for name in ("p.npy", "p.txt"):
+        with pytest.raises(InputError, match=rf"{name}: one propensity per label"):
+            FromTable(tmp_path / name)
+    np.save(tmp_path / "p.npy", np.array(["0.5"]))
+    with pytest.raises(InputError, match="it holds <U3"):
+        FromTable(tmp_path / "p.npy")
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"model": "table", "values": "/etc/passwd"},
+        {"model": "table", "values": [[0.5], [0.5, 0.5]]},
+        {"model": "table", "values": [10**400]},
+        {"model": "table", "values": ["a"]},
+        {"model": "table", "values": None},
+        {"model": "jain", "a": 10**400},
+        {"model": "jain", "a": "1"},
+        {"model": ["jain"]},
+        {"model": {}},
+        "jain",
+        None,
+        7,
+    ],
+)
+def test_a_description_from_outside_opens_no_file_and_fails_in_one_line(description):
+    with pytest.raises(InputError, match="propensit"):
+        from_description(description)

@@ -59,7 +59,9 @@ def test_bytes_come_back_in_their_shape(tmp_path):
         (bytes([0, 0, 8, 3, 0, 0]), "cut short"),
         (bytes([0, 0, 8, 0]), "cut short"),
         (bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2]), "it has 2"),
-        (bytes([0, 0, 8, 1, 0, 0, 0, 1, 1, 2]), "it has 2"),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 1, 1, 2]), "it has more"),
+        (bytes([0, 0, 8, 64, *[0, 0, 0, 1] * 64, 7]), "64 axes"),
+        (bytes([0, 0, 8, 2, 255, 255, 255, 255, 255, 255, 255, 255]), "it has 0"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_name_and_the_reason(tmp_path, raw, reason):

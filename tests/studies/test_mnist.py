@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.studies.test_idx import write_mnist
+from unmissed.archive import read_json, write_manifest
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk
 from unmissed.studies import mnist as study_module
@@ -178,3 +179,25 @@ def test_digits_know_their_contents():
     digits = embedded_digits()
     changed = Digits(*[digits.name, digits.train_images + 1, *digits[2:]])
     assert digits.digest != changed.digest
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "7", '{"epochs": []}', '{"variant": "bce", "variant": "bce"}'])
+@pytest.mark.parametrize("file", ["trainings/bce/p*/seed0/manifest.json", "settings.json"])
+def test_a_study_over_damaged_files_is_refused_in_one_line(tmp_path, file, content):
+    settings = Settings((1.0,), seeds=1, epochs=1, hidden=4)
+    run_study(tmp_path, settings, workers=1)
+    (damaged,) = tmp_path.glob(file)
+    damaged.write_text(content)
+    with pytest.raises(InputError, match=r"damaged|not a piece|not a readable JSON file|other settings"):
+        run_study(tmp_path, settings, workers=1)
+
+
+@pytest.mark.parametrize("change", [{"epochs": []}, {"epochs": [{}]}, {"seconds": "1"}, {"seed": 7}, {"epochs": None}])
+def test_a_training_that_holds_something_else_is_refused(tmp_path, change):
+    settings = Settings((1.0,), seeds=1, epochs=1, hidden=4)
+    run_study(tmp_path, settings, workers=1)
+    (folder,) = tmp_path.glob("trainings/bce/p*/seed0")
+    manifest = read_json(folder / "manifest.json")
+    write_manifest(folder, {**manifest, "facts": {**manifest["facts"], **change}})
+    with pytest.raises(InputError, match="seed0: damaged; remove it"):
+        run_study(tmp_path, settings, workers=1)

@@ -1,13 +1,15 @@
 """The root of the command line: the list of verbs, and what happens when one fails."""
 
+import errno
+import io
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unmissed import __version__
-from unmissed.cli import data, demo, evaluate, inspect, predict, study, train
+from unmissed.cli import data, demo, evaluate, inspect, predict, show, study, train
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -17,6 +19,21 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # click's, or that of the click that newer releases of typer carry
+_STOPPED = 130
+_CAUSES = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "no such file or folder",
+    errno.EISDIR: "is a folder, a file was expected",
+    errno.ENOTDIR: "is a file, a folder was expected",
+    errno.ENAMETOOLONG: "the name is too long",
+}
 
 
 def _show_version(wanted: bool) -> None:
@@ -51,9 +68,33 @@ def run(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        app(args=words, prog_name="unmissed")
+        code = app(args=words, prog_name="unmissed", standalone_mode=False) or 0
+        if code == _STOPPED:  # so newer releases of typer tell of Ctrl-C; older ones abort
+            raise KeyboardInterrupt
+        sys.exit(code)
+    except _USAGE_ERROR as error:
+        said = io.StringIO()
+        error.show(file=said)
+        show.say(said.getvalue().rstrip(), err=True)
+        sys.exit(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        if debug:
+            raise
+        show.say("unmissed: stopped by the keyboard (Ctrl-C)", err=True)
+        sys.exit(_STOPPED)
     except (UnmissedError, OSError, MemoryError) as error:
         if debug:
             raise
-        typer.echo(f"unmissed: {' '.join(str(error).split()) or type(error).__name__}", err=True)
+        show.say(f"unmissed: {_in_words(error)}", err=True)
         sys.exit(2)
+
+
+def _in_words(error: Exception) -> str:
+    """Return one line that says what went wrong."""
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory{': ' + said if said else ''}"
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{_CAUSES.get(error.errno or 0, error.strerror)}"
+    return said or type(error).__name__

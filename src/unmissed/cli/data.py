@@ -65,7 +65,7 @@ def stats(
     if figure is not None:
         from unmissed.reports.data_figures import draw_label_frequencies
 
-        draw_label_frequencies(found.label_counts, found.train.power_law, figure, title=_short(data))
+        draw_label_frequencies(found.label_counts, found.train.power_law, figure, title=show.plain(_short(data)))
     if json:
         show.print_json(_as_json(data, test or [], found))
     else:
@@ -123,7 +123,7 @@ def convert(
         show.print_json(facts)
         return
     unknown = f"; {dataset.n_unknown_labels:,} marks of unknown labels left out" if dataset.n_unknown_labels else ""
-    typer.echo(
+    show.say(
         f"{target}: {dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels{unknown}"
     )
 
@@ -181,7 +181,7 @@ def make(
     if json:
         show.print_json({"path": str(folder), "train": train, "test": test, "labels": labels, "kept": kept})
         return
-    typer.echo(
+    show.say(
         f"{folder}: {train:,} training and {test:,} test rows, {labels:,} labels; {kept['train']:.0%} of labels kept"
     )
 
@@ -201,7 +201,7 @@ def verify(
     if json:
         show.print_json({"path": str(store), "verified": True, "digest": dataset.digest})
         return
-    typer.echo(
+    show.say(
         f"{store}: every file matches its checksum "
         f"({dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels)"
     )
@@ -255,11 +255,11 @@ def _print_stats(data: str, tests: list[str], found: "Survey") -> None:
         )
     if train.power_law is not None:
         law = train.power_law
-        typer.echo(f"power law of label frequencies: exponent {law.exponent:.2f} (R2 {law.r_squared:.2f})")
-    typer.echo(f"labels without positives in training: {train.n_labels - train.n_used_labels:,}")
+        show.say(f"power law of label frequencies: exponent {law.exponent:.2f} (R2 {law.r_squared:.2f})")
+    show.say(f"labels without positives in training: {train.n_labels - train.n_used_labels:,}")
     if found.tests:
-        typer.echo(f"labels that only the test has: {found.n_new_labels:,}")
-    typer.echo(f"training rows without labels: {train.n_rows_without_labels:,}")
+        show.say(f"labels that only the test has: {found.n_new_labels:,}")
+    show.say(f"training rows without labels: {train.n_rows_without_labels:,}")
 
 
 def _row(name: str, one: "Statistics") -> list[str]:

@@ -106,7 +106,7 @@ def evaluate(
     for table in tables:
         show.print_table(*table)
     for line in notes(result):
-        typer.echo(line)
+        show.say(line)
 
 
 def _cut_offs(words: str) -> tuple[int, ...]:

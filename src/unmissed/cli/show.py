@@ -1,6 +1,7 @@
 """How verbs speak: tables for people, JSON for programs, progress for those who wait."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,25 +16,46 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 PATIENCE = 2.0  # seconds of work before a bar appears
 
 
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
+)  # what a terminal would obey or hide; tabs and line ends are left
+
+
+def plain(text: object) -> str:
+    """Return text that a terminal only shows: control characters, which it would obey, are written as codes."""
+    return _HIDDEN.sub(lambda found: _code(found.group()), str(text))
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print a line in which names from outside may stand."""
+    typer.echo(plain(text), err=err)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo(_HIDDEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: first column to the left, the others to the right."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(plain(title)), title_justify="left")
     for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+        table.add_column(Text(plain(column)), justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(plain(cell)) for cell in row))  # not markup: a label may be called [red] or :smile:
     console = Console()
     if not console.is_terminal:  # a pipe has no width: let no column be cut
         console.width = 240
     console.print(table)
+
+
+def _code(letter: str) -> str:
+    return f"\\x{ord(letter):02x}" if ord(letter) < 256 else f"\\u{ord(letter):04x}"
 
 
 @contextmanager

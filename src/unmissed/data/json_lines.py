@@ -12,6 +12,7 @@ from scipy import sparse
 
 from unmissed.data.streams import lines
 from unmissed.errors import InputError
+from unmissed.files import parse_json
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
@@ -76,10 +77,10 @@ def _documents(path: str | os.PathLike[str], progress: Progress) -> Iterator[tup
         if not text.strip():
             continue
         try:
-            document = json.loads(text)
+            document = parse_json(text, any_string=True)
         except json.JSONDecodeError as error:
             raise InputError(f"{where}:{error.colno}: expected a JSON object: {error.msg}") from error
-        except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
+        except ValueError as error:  # a number too long, brackets too deep, a key twice
             raise InputError(f"{where}: expected a JSON object: {error}") from error
         if not isinstance(document, dict):
             raise InputError(f"{where}:1: expected a JSON object with 'text' and 'labels', found {_kind(document)}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,10 @@ from unmissed.data.dataset import Dataset
 from unmissed.data.names import names_beside, write_names_beside
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
+from unmissed.files import read_npz, reading
+from unmissed.matrices import check_claims, restore
+
+_MEMBERS = ("format", "shape", "data", "indices", "indptr", "offsets", "row", "col")
 
 
 def split_pair(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
@@ -24,9 +26,9 @@ def split_pair(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
     return None
 
 
-def read_npz(pair: tuple[Path, Path]) -> Dataset:
+def read_pair(pair: tuple[Path, Path]) -> Dataset:
     """Read X and Y, and the names in `features.txt` and `labels.txt` beside them."""
-    X, Y = _read_matrix(pair[0]), _read_matrix(pair[1])
+    X, Y = read_matrix(pair[0]), read_matrix(pair[1])
     try:
         return Dataset(
             X,
@@ -47,19 +49,15 @@ def write_npz(dataset: Dataset, pair: tuple[Path, Path]) -> None:
             sparse.save_npz(stream, matrix)
 
 
-def _read_matrix(path: Path) -> Any:
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    try:
-        with open(path, "rb") as stream:  # numpy leaves a file open that it cannot read
-            matrix = sparse.load_npz(stream)
-        if len(matrix.shape) != 2:
-            raise InputError(f"{path}: holds {len(matrix.shape)} dimensions; expected a matrix")
-        return matrix
-    except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError,
-        NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not a sparse matrix written by scipy.sparse.save_npz: {error}") from error
+def read_matrix(path: str | os.PathLike[str]) -> Any:
+    """Read one of scipy's `.npz` files; every index and pointer in it has been looked at."""
+    what = "a sparse matrix written by scipy.sparse.save_npz"
+    stored = read_npz(path, _MEMBERS, what)
+    with reading(path, what):
+        form = stored.pop("format").item()
+        form = form.decode("ascii") if isinstance(form, bytes) else str(form)
+        shape = tuple(stored.pop("shape").tolist())
+        if len(shape) != 2 or not all(type(size) is int for size in shape):
+            raise InputError(f"{path}: holds {len(shape)} dimensions; expected a matrix")
+        check_claims(str(path), sum(array.size for array in stored.values()), rows=shape[0], columns=shape[1])
+        return restore(form, shape, stored, str(path))

@@ -14,7 +14,7 @@ from unmissed.archive import MANIFEST
 from unmissed.data import json_lines
 from unmissed.data.dataset import Dataset
 from unmissed.data.names import names_beside, titles_beside
-from unmissed.data.npz import read_npz, split_pair, write_npz
+from unmissed.data.npz import read_pair, split_pair, write_npz
 from unmissed.data.store import open_labels, open_store, write_store
 from unmissed.data.streams import bare_suffix
 from unmissed.data.text import TextFeatures
@@ -54,7 +54,7 @@ def load(
     if form == "xmc":
         dataset = _load_xmc(path, like, header, one_based, progress)
     elif form == "npz":
-        dataset = read_npz(_pair(path))
+        dataset = read_pair(_pair(path))
     else:
         dataset = open_store(path)
     return dataset if like is None else _match(path, dataset, like)
@@ -111,7 +111,7 @@ def load_labels(
         _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=wanted, progress=progress)
         names = names_beside(path, "labels.txt", Y.shape[1])
     elif form == "npz":
-        dataset = read_npz(_pair(path))
+        dataset = read_pair(_pair(path))
         Y, names = dataset.Y, dataset.label_names
     else:
         Y, names, n_missing = open_labels(path)

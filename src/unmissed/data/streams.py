@@ -13,9 +13,11 @@ from typing import IO, Any
 
 from unmissed.archive import file_aside
 from unmissed.errors import InputError
+from unmissed.files import open_regular
 from unmissed.progress import Progress, silent
 
 CHUNK = 1 << 19  # bytes read at a time; what is made of them stays in the processor's cache
+LONGEST = 1 << 28  # bytes of a line; a small compressed file could hold one without end
 COMPRESSIONS = (".gz", ".xz")
 _GZIP_MAGIC = b"\x1f\x8b"
 _XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -44,9 +46,11 @@ def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> It
     """
     buffer = bytearray(2 * CHUNK)
     filled = 0  # bytes in the buffer, all of one unfinished line
-    first = True
+    first, number = True, 1
     with _open(path) as (stream, raw, size, kind):
         while True:
+            if filled > LONGEST:
+                raise InputError(f"{path}:{number}: a line of more than {LONGEST} bytes; is this another format?")
             if len(buffer) - filled < CHUNK:
                 buffer = buffer[:filled] + bytearray(len(buffer))
             try:
@@ -64,6 +68,7 @@ def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> It
             end = buffer.rfind(b"\n", filled, filled + n_read) + 1
             filled += n_read
             if end:
+                number += buffer.count(b"\n", 0, end)
                 yield buffer, end, raw.tell() / max(size, 1)
                 buffer[: filled - end] = buffer[end:filled]
                 filled -= end
@@ -119,13 +124,7 @@ def _strip_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) ->
 @contextmanager
 def _open(path: str | os.PathLike[str]) -> Iterator[tuple[Any, IO[bytes], int, str]]:
     """Open a file for reading: the decompressed stream, the raw one, its size, and what kind of file it is."""
-    try:
-        raw = open(path, "rb")  # noqa: SIM115  (closed below)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    with raw:
+    with open_regular(path) as raw:
         size = os.fstat(raw.fileno()).st_size
         magic = raw.read(len(_XZ_MAGIC))
         raw.seek(0)

@@ -11,7 +11,7 @@ from scipy import sparse
 from unmissed.data.dataset import Dataset
 from unmissed.data.text import inverse_document_frequency, weigh_terms
 from unmissed.errors import InputError
-from unmissed.matrices import assemble
+from unmissed.matrices import LARGEST, assemble
 
 _TOPIC_WORDS = 12  # words that speak for a label
 _LABELS_PER_THEME = 15
@@ -156,6 +156,12 @@ def _check(
     ):
         if not size >= least:
             raise InputError(f"{name} is {size}; expected at least {least}")
+    for name, size in (("n_train", n_train), ("n_test", n_test), ("n_labels", n_labels), ("n_features", n_features)):
+        if size > LARGEST:
+            raise InputError(f"{name} is {size}; expected at most {LARGEST}")
+    for name, mean in (("labels_per_row", labels_per_row), ("words_per_row", words_per_row)):
+        if not mean * (n_train + n_test) <= LARGEST:
+            raise InputError(f"{name} is {mean:g}, for {n_train + n_test} rows; at most {LARGEST} can be drawn in all")
     for name, share in (("background", background), ("correlation", correlation)):
         if not 0 <= share <= 1:
             raise InputError(f"{name} is {share}; expected between 0 and 1")

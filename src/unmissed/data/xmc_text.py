@@ -17,7 +17,7 @@ from unmissed.data.streams import line_blocks, write_stream
 from unmissed.errors import InputError
 from unmissed.kernels import xmc_text as kernels
 from unmissed.kernels.xmc_format import format_rows
-from unmissed.matrices import LARGEST, assemble
+from unmissed.matrices import LARGEST, assemble, check_claims
 from unmissed.progress import Progress, silent
 
 Array = npt.NDArray[Any]
@@ -54,7 +54,10 @@ class _Growing:
     def add(self, piece: Array, share: float) -> None:
         end = self.size + piece.size
         if end > self.array.size:
-            room = np.empty(max(end, int(1.1 * end / share) if share < 1 else end), self.array.dtype)
+            try:
+                room = np.empty(max(end, int(1.1 * end / share) if share < 1 else end), self.array.dtype)
+            except MemoryError:  # the rest of the file may be quite unlike its beginning
+                room = np.empty(end + end // 2, self.array.dtype)
             room[: self.size] = self.array[: self.size]
             self.array = room
         self.array[self.size : end] = piece
@@ -78,6 +81,7 @@ class _Reader:
         self.labels, self.label_lengths = _Growing(np.int32), _Growing(np.int32)
         self.indices, self.values, self.feature_lengths = _Growing(np.int32), _Growing(np.float32), _Growing(np.int32)
         self.room = 0
+        self.n_blank = 0
 
     def _make_room(self, n_bytes: int) -> None:
         """Have arrays for the worst that so many bytes can hold; pages never written to cost nothing."""
@@ -125,15 +129,36 @@ class _Reader:
         self.feature_lengths.add(np.diff(self.feature_ends[:n_rows], prepend=0), share)
         self.n_rows += n_rows
         self.line += n_lines
+        if sizes.rows is None:
+            self._count_blank_lines(block, begin, end)
+
+    def _count_blank_lines(self, block: bytearray, begin: int, end: int) -> None:
+        """Count the lines at the end of what was read that hold nothing: without a header they are no rows."""
+        last = end
+        while last > begin and block[last - 1] in b"\r\n":
+            last -= 1
+        n_blank = block.count(b"\n", last, end)
+        self.n_blank = n_blank - 1 if last > begin else self.n_blank + n_blank
+
+    def _leave_out(self, n_rows: int) -> None:
+        """Forget the last rows, which are empty."""
+        self.n_rows -= n_rows
+        self.label_lengths.size -= n_rows
+        self.feature_lengths.size -= n_rows
 
     def finish(self) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
         """Give X and Y."""
         sizes = self.sizes
-        if sizes.rows is not None and self.n_rows < sizes.rows:
-            last = max(self.line - 1, 1)
-            raise InputError(
-                f"{self.path}:{last}: the file ends after {self.n_rows} rows; the header says {sizes.rows}"
-            )
+        if sizes.rows is not None:
+            if self.n_rows < sizes.rows:
+                last = max(self.line - 1, 1)
+                raise InputError(
+                    f"{self.path}:{last}: the file ends after {self.n_rows} rows; the header says {sizes.rows}"
+                )
+            check_claims(f"{self.path}:1", self.indices.size + self.n_rows, features=sizes.features or 0)
+            check_claims(f"{self.path}:1", self.labels.size + self.n_rows, labels=sizes.labels or 0)
+        else:
+            self._leave_out(self.n_blank)
         n_features = self.indices.highest() + 1 if sizes.features is None else sizes.features
         n_labels = self.labels.highest() + 1 if sizes.labels is None else sizes.labels
         X = assemble(

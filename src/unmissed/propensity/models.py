@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.files import read_npy, read_text
 from unmissed.losses.inverse import check_propensities
 
 Floats = npt.NDArray[np.float64]
@@ -195,13 +196,17 @@ def describe(model: Propensity) -> dict[str, Any]:
 def from_description(description: Mapping[str, Any]) -> Propensity:
     """Return the model that `describe` described."""
     makers: dict[str, Callable[..., Propensity]] = {"jain": Jain, "constant": Constant, "table": FromTable}
+    if not isinstance(description, Mapping) or description.get("model") not in list(makers):
+        raise InputError(f"unknown propensity model {str(description)[:60]!r}; known: {', '.join(makers)}")
     arguments = dict(description)
-    name = arguments.pop("model", None)
-    if name not in makers:
-        raise InputError(f"unknown propensity model {name!r}; known: {', '.join(makers)}")
+    name = arguments.pop("model")
+    if isinstance(arguments.get("values"), str):  # a description names no files: what it needs is in it
+        raise InputError(f"propensity model {name!r} cannot be made from the path {arguments['values'][:60]!r}")
     try:
         return makers[name](**arguments)
-    except TypeError as error:
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"propensity model {name!r} cannot be made from {sorted(arguments)}") from error
 
 
@@ -228,18 +233,16 @@ def _numbers(text: str, spec: str) -> list[float]:
 
 def _read_table(path: Path) -> Floats:
     """Read one number per label from a `.npy` file or from the lines of a text file."""
-    try:
-        if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a table of propensities: {error}") from error
+    what = "a table of propensities"
+    if path.suffix == ".npy":
+        table = read_npy(path, what)
+        if table.dtype.kind not in "biuf":
+            raise InputError(f"{path}: not {what}: it holds {table.dtype}")
+        return np.asarray(table, dtype=np.float64)
     values = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, what).splitlines(), start=1):
         try:
             values.append(float(line))
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: one number was expected, found {line!r}") from error
+            raise InputError(f"{path}, line {number}: one number was expected, found {line[:40]!r}") from error
     return np.array(values)

@@ -41,7 +41,8 @@ def draw_label_frequencies(
         ends = np.array([1.0, float(falling.size)])
         text = f"power law $n_r \\propto r^{{-{law.exponent:.2f}}}$"
         axes.plot(ends, law(ends), color="#c8502d", lw=1.4, ls=(0, (5, 3)), label=text)
-    axes.set(xscale="log", yscale="log", xlabel="rank of the label", ylabel="rows with the label", title=title)
+    axes.set(xscale="log", yscale="log", xlabel="rank of the label", ylabel="rows with the label")
+    axes.set_title(title, parse_math=False)  # a path may hold what looks like a formula
     axes.set_xlim(0.9, falling.size * 1.1 + 1)
     axes.set_ylim(bottom=0.7)
     axes.grid(True, which="major", color="#dddddd", lw=0.6)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from unmissed.data import load_labels
 from unmissed.errors import InputError
+from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, evaluate
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
@@ -154,19 +155,13 @@ def _lost_marks(result: Mapping[str, Any], truth: PathLike, n_left_out: int) -> 
 def read_pairs(path: PathLike) -> npt.NDArray[np.int64]:
     """Read filtered pairs: a row and a label a line, both counted from 0."""
     pairs = []
-    try:
-        with open(path, encoding="utf-8") as stream:
-            for number, line in enumerate(stream, start=1):
-                words = line.split()
-                if not words:
-                    continue
-                if len(words) != 2 or not all(word.isdecimal() for word in words):
-                    raise InputError(f"{path}, line {number}: a row and a label were expected, found {line.strip()!r}")
-                pairs.append((int(words[0]), int(words[1])))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file of row and label pairs") from error
+    for number, line in enumerate(read_text(path, "a text file of row and label pairs").splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 2 or not all(word.isdecimal() and len(word) < 19 for word in words):
+            raise InputError(f"{path}, line {number}: a row and a label were expected, found {line.strip()[:60]!r}")
+        pairs.append((int(words[0]), int(words[1])))
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.data import load, read_texts
+from unmissed.data.npz import read_matrix
 from unmissed.data.sources import holds_text
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
@@ -34,7 +34,7 @@ def read_rows(
 ) -> Any:
     """Read what is to be ranked: texts from JSON lines, features from any other form; labels need not be there."""
     if str(path).lower().endswith(".npz") and "," not in str(path):
-        X, names = _read_features(Path(path)), None
+        X, names = check_X(read_matrix(path)), None
     elif holds_text(path):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
@@ -89,13 +89,3 @@ def ranking_lines(run: Run, ranking: Ranking) -> Iterator[str]:
             name = names[label].translate(_BREAKS) if names else str(label)
             title = [titles[label].translate(_BREAKS)] if titles else []
             yield "\t".join([str(row), str(rank), name, *title, f"{score:.6g}"])
-
-
-def _read_features(path: Path) -> sparse.csr_matrix:
-    """Read features alone from one of scipy's `.npz` files."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    try:
-        return check_X(sparse.load_npz(path))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a sparse matrix in scipy's .npz form: {error}") from error

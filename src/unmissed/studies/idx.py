@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import os
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.files import open_regular
 
+_MOST_AXES = 8
+_DEFLATED = 1032  # gzip packs no tighter than this
 _BYTES = 0x08  # the idx code of unsigned bytes, the only one MNIST uses
 _FILES = {
     "train_images": "train-images-idx3-ubyte",
@@ -44,24 +49,37 @@ class Digits(NamedTuple):
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """Read one idx file of unsigned bytes, gzipped or not; anything else is refused with the reason."""
-    raw = path.read_bytes()
-    if path.suffix == ".gz":
+    with open_regular(path) as stream:
+        packed = path.suffix == ".gz"
+        most = os.fstat(stream.fileno()).st_size * (_DEFLATED if packed else 1)
         try:
-            raw = gzip.decompress(raw)
+            with gzip.GzipFile(fileobj=stream) if packed else nullcontext(stream) as content:
+                return _read_idx(path, content, most)
         except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: not a whole gzip file: {error}") from error
-    if len(raw) < 4 or raw[0] != 0 or raw[1] != 0:
+            raise InputError(f"{path}: not a whole {'gzip ' if packed else ''}file: {error}") from error
+
+
+def _read_idx(path: Path, stream: Any, most: int) -> npt.NDArray[np.uint8]:
+    """Read from a stream that can hold at most so many bytes."""
+    head = stream.read(4)
+    if len(head) < 4 or head[0] != 0 or head[1] != 0:
         raise InputError(f"{path}: not an idx file (it must begin with two zero bytes)")
-    if raw[2] != _BYTES:
-        raise InputError(f"{path}: holds idx type 0x{raw[2]:02x}; unsigned bytes (0x08) were expected")
-    n_axes = raw[3]
-    begin = 4 + 4 * n_axes
-    if n_axes == 0 or len(raw) < begin:
+    if head[2] != _BYTES:
+        raise InputError(f"{path}: holds idx type 0x{head[2]:02x}; unsigned bytes (0x08) were expected")
+    n_axes = head[3]
+    sizes = stream.read(4 * n_axes)
+    if n_axes == 0 or len(sizes) < 4 * n_axes:
         raise InputError(f"{path}: its idx header is cut short")
-    shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", count=n_axes, offset=4))
-    if len(raw) - begin != math.prod(shape):
-        raise InputError(f"{path}: its header says {shape}, {math.prod(shape)} bytes; it has {len(raw) - begin}")
-    return np.frombuffer(raw, np.uint8, offset=begin).reshape(shape)
+    if n_axes > _MOST_AXES:
+        raise InputError(f"{path}: its idx header says {n_axes} axes; at most {_MOST_AXES} were expected")
+    shape = tuple(int(n) for n in np.frombuffer(sizes, ">u4"))
+    wanted = math.prod(shape)
+    raw = stream.read(wanted + 1) if wanted <= most else b""
+    if len(raw) != wanted:
+        raise InputError(
+            f"{path}: its header says {shape}, {wanted} bytes; it has {'more' if len(raw) > wanted else len(raw)}"
+        )
+    return np.frombuffer(raw, np.uint8).reshape(shape)
 
 
 def read_mnist(folder: Path) -> Digits:

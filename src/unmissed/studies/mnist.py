@@ -12,7 +12,7 @@ import io
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -186,7 +186,7 @@ def run_study(
     begin = time.perf_counter()
     work = Work(pieces, Processes(workers), progress)
     found = {piece.key: piece.facts for piece in work.map(cells, Bench(settings, data))}
-    results = [dict(found[cell.key]) for cell in cells]
+    results = [_checked(out, cell, found[cell.key]) for cell in cells]
     summary = summarise(results)
     study = {
         "settings": {**facts, "data_digest": digits.digest},
@@ -233,6 +233,8 @@ def _claim(out: Path, facts: dict[str, Any]) -> None:
     path = out / SETTINGS_FILE
     if path.is_file():
         before = read_json(path)
+        if not isinstance(before, dict):
+            raise InputError(f"{path}: damaged; it does not hold the settings of a study")
         other = sorted(name for name in {*before, *facts} if before.get(name) != facts.get(name))
         if other:
             differences = ", ".join(f"{name} {before.get(name)} (now {facts.get(name)})" for name in other)
@@ -240,6 +242,25 @@ def _claim(out: Path, facts: dict[str, Any]) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, facts)
+
+
+def _checked(out: Path, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `run_cell` returned for a cell, or say that its piece holds something else."""
+    own = {"variant": cell.variant, "propensity": cell.propensity, "seed": cell.seed}
+    sound = facts.keys() == {*own, "seconds", "epochs"} and isinstance(facts["seconds"], int | float)
+    sound = sound and all(facts[name] == value for name, value in own.items())
+    if not sound or not isinstance(facts["epochs"], list) or not all(map(_is_epoch, facts["epochs"] or [None])):
+        raise InputError(f"{out / 'trainings' / cell.key}: damaged; remove it, and the same command trains it again")
+    return dict(facts)
+
+
+def _is_epoch(epoch: Any) -> bool:
+    names = {"train_loss", "test_loss", "accuracy", "largest_score"}
+    return (
+        isinstance(epoch, dict)
+        and epoch.keys() == names
+        and all(value is None or isinstance(value, int | float) for value in epoch.values())
+    )
 
 
 def load_digits(data: Path | None) -> Digits:

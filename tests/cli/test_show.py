@@ -1,0 +1,93 @@
+"""Names from outside are shown as text, whatever is in them."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.speaking import refused
+from unmissed.cli import app as application
+from unmissed.cli import show
+
+WICKED = ["[fruit]", "[/x]", ":smile:", "\x1b[31mred", "\x9b2J", "a\u202eb", "<b>", "\ud800", "\x00", "a\x7f"]
+
+
+@pytest.mark.parametrize("name", WICKED)
+def test_a_name_is_shown_as_text_in_tables_lines_and_json(capsys, name):
+    show.print_table(name, ["", name], [[name, name], ["a", "b"]])
+    show.say(name)
+    show.print_json({"name": name})
+    printed = capsys.readouterr().out
+    assert printed.count(show.plain(name)) >= 4
+    assert json.loads(printed[printed.index("{") :]) == {"name": name}
+    assert not any(letter in printed for letter in "\x1b\x9b\u202e\ud800\x00\x7f")
+
+
+def test_tabs_and_ordinary_letters_are_left_alone():
+    text = "a\tb\nZürich 東京 שלום 😀"
+    assert show.plain(text) == text
+    assert show.plain("\x1b[0m\u2028") == "\\x1b[0m\\u2028"
+
+
+def test_an_escape_in_a_file_name_is_not_obeyed(capsys):
+    assert "\\x1b[31m" in refused(capsys, "data", "stats", "no\x1b[31m.txt")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "a.npz"), "unmissed: a.npz: the disk is full"),
+        (PermissionError(errno.EACCES, "Permission denied", "a.txt"), "unmissed: a.txt: permission denied"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "."), "unmissed: .: is a folder, a file was expected"),
+        (OSError(errno.EIO, "Input/output error"), "unmissed: Input/output error"),
+        (OSError("gone"), "unmissed: gone"),
+        (MemoryError("Unable to allocate 8 TiB"), "unmissed: not enough memory: Unable to allocate 8 TiB"),
+        (MemoryError(), "unmissed: not enough memory"),
+    ],
+)
+def test_what_the_system_refuses_is_said_in_plain_words(capsys, monkeypatch, error, line):
+    def fail(**options):
+        raise error
+
+    monkeypatch.setattr(application, "app", fail)
+    assert refused(capsys, "demo").strip() == line
+
+
+def test_a_full_disk_is_called_that():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full")
+    call = [sys.executable, "-c", "from unmissed.cli import main; main()", "--version"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert b"the disk is full" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+SLOW = """
+import signal, sys, time
+from unmissed.cli import main
+from unmissed.data import survey
+
+def wait(*arguments, **options):
+    print("ready", flush=True)
+    time.sleep(60)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+survey.survey = wait
+sys.argv[1:] = ["data", "stats", "any.txt"]
+main()
+"""
+
+
+def test_ctrl_c_ends_with_one_line():
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout.readline() == "ready\n"
+        running.send_signal(signal.SIGINT)
+        _, said_last = running.communicate(timeout=60)
+    assert (running.returncode, said_last) == (130, "unmissed: stopped by the keyboard (Ctrl-C)\n")
