@@ -1,5 +1,7 @@
 """`unmissed predict`."""
 
+import csv
+import io
 import json
 
 import numpy as np
@@ -28,10 +30,9 @@ def text_run(tmp_path_factory):
     return train("dismec", load(folder / "train.jsonl"), folder / "run", PARAMS) if data else None
 
 
-@pytest.mark.parametrize("name", ["best", "best.npz", "best.tsv"])
-def test_it_writes_a_ranking_for_programs_and_a_table_for_people(name, run, tmp_path, capsys):
+def test_it_writes_a_ranking_for_programs_and_a_table_for_people(run, tmp_path, capsys):
     write_xmc(TEST, tmp_path / "test.txt")
-    said(capsys, "predict", run.folder, tmp_path / "test.txt", "--top", 3, "--out", tmp_path / "out" / name)
+    said(capsys, "predict", run.folder, tmp_path / "test.txt", "--top", 3, "--out", tmp_path / "out" / "best")
     ranking = Ranking.load(tmp_path / "out" / "best.npz")
     expected = run.rank(TEST.X, 3)
     assert np.array_equal(ranking.labels, expected.labels)
@@ -50,6 +51,52 @@ def test_text_without_labels_is_fine_and_readable_names_are_shown(text_run, tmp_
     assert lines[0] == "row\trank\tlabel\tname\tscore"
     assert lines[1].startswith("0\t1\tfish\tFish and")
     assert len(lines) == 4  # no line for empty places
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".tsv", ".csv", ".jsonl"])
+def test_a_suffix_chooses_the_form(suffix, text_run, tmp_path, capsys):
+    (tmp_path / "two.jsonl").write_text('{"id": "a,1", "text": "cod and net"}\n{"id": 7, "text": "judge"}\n')
+    words = ["--top", 2, "--out", tmp_path / f"best{suffix}"]
+    said(capsys, "predict", text_run.folder, tmp_path / "two.jsonl", *words)
+    assert [entry.name for entry in tmp_path.glob("best*")] == [f"best{suffix}"]
+    if suffix == ".npz":
+        assert Ranking.load(tmp_path / "best.npz").labels.shape == (2, 2)
+        return
+    lines = (tmp_path / f"best{suffix}").read_text().rstrip("\n").split("\n")
+    if suffix == ".jsonl":
+        rows = [json.loads(line) for line in lines]
+        assert [row["id"] for row in rows] == ["a,1", "7"]
+        assert rows[0]["labels"][0]["label"] == "fish"
+    else:
+        rows = list(csv.reader(lines, delimiter="\t" if suffix == ".tsv" else ","))
+        assert rows[0] == ["id", "rank", "label", "name", "score"]
+        assert [row[:3] for row in rows[1::2]] == [["a,1", "1", "fish"], ["7", "1", "law"]]
+
+
+def test_one_text_lines_of_a_file_and_standard_input_are_ranked_alike(text_run, tmp_path, capsys, monkeypatch):
+    expected = said(capsys, "predict", text_run.folder, "--text", "cod and net", "--top", 2)
+    (tmp_path / "lines.txt").write_text("cod and net\n\n")
+    assert said(capsys, "predict", text_run.folder, tmp_path / "lines.txt", "--top", 2) == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO("cod and net\n"))
+    assert said(capsys, "predict", text_run.folder, "-", "--top", 2) == expected
+    best = text_run.suggest("cod and net", 2)
+    assert best[0][0].startswith("Fish")
+    assert best == sorted(best, key=lambda pair: -pair[1])
+
+
+def test_a_threshold_leaves_out_what_scores_less(text_run, capsys):
+    scores = [score for _, score in text_run.suggest("cod and net", 3)]
+    words = ["predict", text_run.folder, "--text", "cod and net", "--top", 3, "--json", "--threshold"]
+    assert len(json.loads(said(capsys, *words, scores[1]))[0]) == 2
+    assert len(text_run.suggest("cod and net", 3, threshold=scores[1])) == 2
+    assert json.loads(said(capsys, *words, scores[0] + 1)) == [[]]
+
+
+def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, capsys):
+    assert "one of them" in refused(capsys, "predict", text_run.folder)
+    assert "one of them" in refused(capsys, "predict", text_run.folder, "x.txt", "--text", "cod")
+    assert "not trained on text" in refused(capsys, "predict", run.folder, "--text", "cod")
+    assert "not the name of a file" in refused(capsys, "predict", text_run.folder, "--text", "cod", "--out", ".")
 
 
 def test_it_speaks_json(text_run, tmp_path, capsys):

@@ -1,14 +1,19 @@
 """TextFeatures: TF-IDF learned on the training text alone."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from unmissed.data import TextFeatures
 from unmissed.errors import InputError, NotFittedError
+from unmissed.progress import silent
 
 TRAIN = ["the cat sat on the mat", "the dog ate the cat", "a bird ate", "dog dog DOG bird", ""]
 TEST = ["the the unicorn cat", "bird dog", "unicorn"]
@@ -97,6 +102,41 @@ def test_saved_and_loaded_features_transform_bit_for_bit_alike(tmp_path, options
     one, other = text.transform(train + TEST), again.transform(train + TEST)
     assert one.data.tobytes() == other.data.tobytes()
     assert one.indices.tobytes() == other.indices.tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=4), longest=st.integers(1, 3))
+@example(texts=["İstanbul l'été ﬁne_print 3,5 co-op", "a\u0301a b", "Straße_1 ΟΔΟΣ"], longest=2)
+def test_terms_are_found_and_counted_as_scikit_learn_does(texts, longest):
+    text = TextFeatures(ngrams=(1, longest))
+    counter = CountVectorizer(ngram_range=(1, longest), dtype=np.float32)
+    try:
+        expected = counter.fit_transform([*texts, "known word"])
+    except ValueError:
+        return
+    text.terms_ = counter.get_feature_names_out().tolist()
+    found = text._count([*texts, "known word"], silent)
+    assert (found != expected).nnz == 0
+
+
+def test_transforming_needs_no_scikit_learn(tmp_path):
+    TextFeatures().fit(TRAIN).save(tmp_path / "text")
+    script = (
+        "import sys\nfrom unmissed.data import TextFeatures\n"
+        f"print(TextFeatures.load({str(tmp_path / 'text')!r}).transform(['cat']).nnz, 'sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False"]
+
+
+def test_the_vocabulary_is_made_once():
+    text = TextFeatures().fit(TRAIN)
+    text.transform(TEST)
+    known = text._places
+    text.transform(TEST)
+    assert text._places is known
+    text.fit(["other words"])
+    assert sorted(text._places) == ["other", "words"]
 
 
 def test_progress_is_told():

@@ -1,62 +1,79 @@
 """`unmissed predict`: the best labels of each row."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unmissed.cli import show
 from unmissed.cli.data import NoHeader, OneBased
+from unmissed.errors import InputError
 
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    data: Annotated[str, typer.Argument(help="Rows to rank, with or without labels: any form that train takes.")],
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="Rows to rank, with or without labels: any form that train takes; - or a .txt file: a text per line.",
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Rank this one text.")] = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many labels a row gets.", min=1)] = 5,
+    threshold: Annotated[float | None, typer.Option(help="Leave out labels with a lower score.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write FILE.npz and FILE.tsv; without it the table is printed.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Write .npz, .tsv, .csv or .jsonl by its suffix; without a suffix .npz and .tsv."
+        ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")] = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Rank labels for each row: FILE.npz for programs (evaluate reads it), FILE.tsv with names and scores for people.
+    """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
 
-    A run that was trained on text takes text: JSON lines with a "text" each; labels need not be there.
+    A run that was trained on text takes text: JSON lines with a "text" each, lines of standard input, or --text. Where
+    JSON lines have an "id", tables name rows by it.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
-    Example: echo '{"text": "Fishing quotas for cod in the North Sea"}' > one.jsonl; unmissed predict laws one.jsonl
+    Example: unmissed predict laws --text "Fishing quotas for cod in the North Sea"
+
+    Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
     from unmissed.runs import open_run
+    from unmissed.runs.prediction import cut, label_entry, read_rows, table_lines, write_ranking
     from unmissed.runs.prediction import predict as predict_rows
-    from unmissed.runs.prediction import ranking_lines, read_rows, write_ranking
 
+    if (data is None) == (text is None):
+        raise InputError("predict takes rows to rank or --text, one of them")
     opened = open_run(run)
     opened.model.with_jobs(jobs)
-    with show.progress_bar("reading") as progress:
-        rows = read_rows(opened, data, header=not no_header, one_based=one_based, progress=progress)
+    rows: Any = [text]
+    ids = None
+    if data is not None:
+        with show.progress_bar("reading") as progress:
+            rows, ids = read_rows(opened, data, header=not no_header, one_based=one_based, progress=progress)
     with show.progress_bar("ranking rows") as progress:
-        ranking = predict_rows(opened, rows, top, progress=progress)
+        ranking = cut(predict_rows(opened, rows, top, progress=progress), threshold)
     if out is not None:
-        npz, tsv = write_ranking(opened, ranking, out)
+        written = write_ranking(opened, ranking, out, ids=ids)
         if json:
-            show.print_json({"n_samples": ranking.n_samples, "k": ranking.k, "npz": str(npz), "tsv": str(tsv)})
+            show.print_json(
+                {"n_samples": ranking.n_samples, "k": ranking.k, **{one.suffix[1:]: str(one) for one in written}}
+            )
         else:
-            typer.echo(f"{ranking.n_samples:,} rows, {ranking.k} labels each: {npz} and {tsv}")
+            typer.echo(f"{ranking.n_samples:,} rows, {ranking.k} labels each: {' and '.join(map(str, written))}")
     elif json:
-        names = opened.label_names
         show.print_json(
             [
-                [
-                    {"label": names[label] if names else label, "name": opened.name_of(label), "score": score}
-                    for label, score in zip(labels, scores, strict=True)
-                    if label >= 0
-                ]
-                for labels, scores in zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)
+                [label_entry(opened, label, score) for label, score in zip(*pair, strict=True) if label >= 0]
+                for pair in zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)
             ]
         )
     else:
-        for line in ranking_lines(opened, ranking):
+        for line in table_lines(opened, ranking, ids):
             typer.echo(line)

@@ -22,6 +22,17 @@ def read_texts(path: str | os.PathLike[str], progress: Progress = silent) -> lis
     return [_text(where, document) for where, document in _documents(path, progress)]
 
 
+def read_texts_and_ids(path: str | os.PathLike[str], progress: Progress = silent) -> tuple[list[str], list[str] | None]:
+    """Read the `text` of each line and its `id`, a string or a whole number; None where not every line has one."""
+    texts, ids = [], []
+    for where, document in _documents(path, progress):
+        texts.append(_text(where, document))
+        name = document.get("id")
+        if isinstance(name, str | int) and not isinstance(name, bool):
+            ids.append(str(name))
+    return texts, ids if len(ids) == len(texts) else None
+
+
 def read_label_lists(path: str | os.PathLike[str], progress: Progress = silent) -> list[list[str]]:
     """Read the `labels` of each line; texts need not be there."""
     return [_labels(where, document) for where, document in _documents(path, progress)]

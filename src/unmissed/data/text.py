@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from unmissed.progress import Progress, silent
 
 KIND = "text features"
 VERSION = 1
+_WORD = re.compile(r"(?u)\b\w\w+\b")
 
 
 @dataclass(eq=False)
@@ -42,6 +44,7 @@ class TextFeatures:
     smooth: bool = False
     terms_: list[str] | None = field(default=None, init=False, repr=False)
     idf_: npt.NDArray[np.float32] | None = field(default=None, init=False, repr=False)
+    _known: tuple[list[str] | None, dict[str, int]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         shortest, longest = self.ngrams = (int(self.ngrams[0]), int(self.ngrams[1]))
@@ -74,7 +77,7 @@ class TextFeatures:
 
     def fit_transform(self, texts: Sequence[str], progress: Progress = silent) -> sparse.csr_matrix:
         """Learn from training documents, and return their features."""
-        counter = self._counter(None)
+        counter = self._counter()
         try:
             counts = counter.fit_transform(_told(texts, progress))
         except ValueError as error:  # no terms at all, or none that are frequent enough
@@ -87,17 +90,15 @@ class TextFeatures:
         """Return the features of documents; terms that training did not know are left out."""
         if self.terms_ is None or self.idf_ is None:
             raise NotFittedError("these text features have not been fitted; call fit with the training texts first")
-        counter = self._counter(self.terms_)
-        return weigh_terms(counter.transform(_told(texts, progress)), self.idf_)
+        return weigh_terms(self._count(texts, progress), self.idf_)
 
     def count_terms(self, texts: Sequence[str], progress: Progress = silent) -> int:
         """Return how many features `fit` would make of these texts, without weighing them."""
         if self.min_df > 1 or self.max_features is not None:
             return len(TextFeatures(**self.options).fit(texts, progress).terms_ or ())
         terms: set[str] = set()
-        analyze = self._counter(None).build_analyzer()
         for text in _told(texts, progress):
-            terms.update(analyze(text))
+            terms.update(self._analyze(text))
         return len(terms)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -132,18 +133,45 @@ class TextFeatures:
         made.idf_ = np.array(idf)
         return made
 
-    def _counter(self, terms: Sequence[str] | None) -> Any:
+    def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        if terms is not None:
-            counter = CountVectorizer(ngram_range=self.ngrams, dtype=np.float32)
-            # As fit leaves it. Given as a parameter, the vocabulary is checked at every call, term by term.
-            counter.vocabulary_ = dict(zip(terms, range(len(terms)), strict=True))
-            counter.fixed_vocabulary_ = True
-            return counter
         return CountVectorizer(
             ngram_range=self.ngrams, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
         )
+
+    def _analyze(self, text: str) -> list[str]:
+        """Return the terms of a text, as scikit-learn's CountVectorizer finds them; it is not imported for that."""
+        words = _WORD.findall(text.lower())
+        shortest, longest = self.ngrams
+        if longest == 1:
+            return words
+        return [
+            " ".join(words[begin : begin + n])
+            for n in range(shortest, min(longest, len(words)) + 1)
+            for begin in range(len(words) - n + 1)
+        ]
+
+    def _count(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
+        """Count the known terms of each text."""
+        place_of = self._places
+        places: list[int] = []
+        starts = [0]
+        for text in _told(texts, progress):
+            places.extend(place for term in self._analyze(text) if (place := place_of.get(term)) is not None)
+            starts.append(len(places))
+        ones = np.ones(len(places), np.float32)
+        indices = np.array(places, np.int32)
+        shape = (len(starts) - 1, len(place_of))
+        return sparse.csr_matrix((ones, indices, np.array(starts, np.int64)), shape=shape)
+
+    @property
+    def _places(self) -> dict[str, int]:
+        """The number of each term, made once for a list of terms: a vocabulary can have millions."""
+        if self._known is None or self._known[0] is not self.terms_:
+            terms = self.terms_ or []
+            self._known = (self.terms_, dict(zip(terms, range(len(terms)), strict=True)))
+        return self._known[1]
 
 
 def _check_options(options: Any, where: str) -> None:

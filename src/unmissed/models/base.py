@@ -13,11 +13,11 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 
 from unmissed.errors import InputError, NotFittedError
 from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
 from unmissed.matrices import check_X
+from unmissed.models.estimator import Estimator
 from unmissed.models.rows import Rows, check_k, scale_rows
 from unmissed.ranking import Ranking
 
@@ -67,7 +67,7 @@ class Explanation:
         return Explanation(self.features[order], self.weights[order], self.constant)
 
 
-class Model(BaseEstimator, ABC):  # type: ignore[misc]
+class Model(Estimator, ABC):
     """The base of every system, with scikit-learn's manners: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
 
     A system writes three methods:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from unmissed.data import load, read_texts
+from unmissed.data import load
+from unmissed.data.json_lines import read_texts_and_ids
 from unmissed.data.npz import read_matrix
 from unmissed.data.sources import holds_text
 from unmissed.data.streams import write_stream
@@ -31,14 +36,20 @@ def read_rows(
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
-) -> Any:
-    """Read what is to be ranked: texts from JSON lines, features from any other form; labels need not be there."""
+) -> tuple[Any, list[str] | None]:
+    """Read what is to be ranked, texts or features, and the rows' ids where they have any; labels need not be there.
+
+    Texts come from JSON lines or, where the run was trained on text, one per line from standard input (`-`) or a
+    `.txt` file that does not begin with the sizes of XMC text. Features come from any other form that `load` reads.
+    """
+    if _is_plain_text(run, path):
+        return _texts_of_lines(path), None
     if str(path).lower().endswith(".npz") and "," not in str(path):
         X, names = check_X(read_matrix(path)), None
     elif holds_text(path):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
-        return read_texts(path, progress)
+        return read_texts_and_ids(path, progress)
     else:
         dataset = load(path, header=header, one_based=one_based, progress=progress)
         X, names = dataset.X, dataset.feature_names
@@ -48,7 +59,7 @@ def read_rows(
         raise InputError(f"{path}: has {X.shape[1]} features; {run.folder} was trained on {run.n_features}")
     if names is not None and run.feature_names is not None and names != run.feature_names:
         raise InputError(f"{path}: its features have other names than those that {run.folder} was trained on")
-    return X
+    return X, None
 
 
 def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:
@@ -65,27 +76,95 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
     return Ranking(labels, scores)
 
 
-def write_ranking(run: Run, ranking: Ranking, out: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write a ranking as `OUT.npz` for programs and `OUT.tsv` for people; `out` may end in either suffix."""
+def write_ranking(
+    run: Run, ranking: Ranking, out: str | os.PathLike[str], *, ids: Sequence[str] | None = None
+) -> list[Path]:
+    """Write a ranking: .npz for programs, .tsv, .csv or .jsonl for people; without a suffix .npz and .tsv."""
     out = Path(out)
-    stem = out.with_suffix("") if out.suffix.lower() in (".npz", ".tsv") else out
-    npz, tsv = stem.with_name(f"{stem.name}.npz"), stem.with_name(f"{stem.name}.tsv")
-    npz.parent.mkdir(parents=True, exist_ok=True)
-    with write_stream(tsv) as stream:
-        for line in ranking_lines(run, ranking):
-            stream.write(f"{line}\n".encode())
-    ranking.save(npz)
-    return npz, tsv
+    writers = {".tsv": table_lines, ".csv": comma_lines, ".jsonl": json_lines}
+    suffix = out.suffix.lower()
+    known = suffix == ".npz" or suffix in writers
+    stem = out.with_suffix("") if known else out
+    if not stem.name:
+        raise InputError(f"{out}: not the name of a file")
+    suffixes = [suffix] if known else [".npz", ".tsv"]
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written = [stem.with_name(f"{stem.name}{one}") for one in suffixes]
+    for path in written:
+        if path.suffix == ".npz":
+            ranking.save(path)
+            continue
+        with write_stream(path) as stream:
+            for line in writers[path.suffix](run, ranking, ids):
+                stream.write(f"{line}\n".encode())
+    return written
 
 
-def ranking_lines(run: Run, ranking: Ranking) -> Iterator[str]:
-    """Give a tab-separated table: row (from 0), rank (from 1), label, its readable name where there is one, score."""
+def table_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
+    """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score."""
+    for fields in _fields(run, ranking, ids):
+        yield "\t".join(str(field).translate(_BREAKS) for field in fields)
+
+
+def comma_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
+    """Give the same table with commas between, quoted where a field needs it."""
+    for fields in _fields(run, ranking, ids):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(fields)
+        yield line.getvalue()
+
+
+def json_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
+    """Give one JSON object per row: its number or id, and its labels with names and scores, best first."""
+    for row, (labels, scores) in enumerate(zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)):
+        listed = [label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
+        name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
+        yield json.dumps({**name, "labels": listed}, ensure_ascii=False)
+
+
+def label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
+    """Return a ranked label as JSON shows it."""
+    names = run.label_names
+    return {"label": names[label] if names else label, "name": run.name_of(label), "score": score}
+
+
+def cut(ranking: Ranking, threshold: float | None) -> Ranking:
+    """Empty the places whose score is below a threshold."""
+    if threshold is None:
+        return ranking
+    kept = ranking.scores >= threshold
+    return Ranking(np.where(kept, ranking.labels, -1), np.where(kept, ranking.scores, -np.inf).astype(np.float32))
+
+
+def _fields(run: Run, ranking: Ranking, ids: Sequence[str] | None) -> Iterator[list[Any]]:
     names, titles = run.label_names, run.label_titles
-    yield "\t".join(["row", "rank", "label", *(["name"] if titles else []), "score"])
+    yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
     for row, (labels, scores) in enumerate(zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)):
         for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
             if label < 0:
                 break
-            name = names[label].translate(_BREAKS) if names else str(label)
-            title = [titles[label].translate(_BREAKS)] if titles else []
-            yield "\t".join([str(row), str(rank), name, *title, f"{score:.6g}"])
+            title = [titles[label]] if titles else []
+            name = names[label] if names else str(label)
+            yield [row if ids is None else ids[row], rank, name, *title, f"{score:.6g}"]
+
+
+def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path names lines of text for a run that takes text."""
+    if str(path) == "-":
+        if run.text is None:
+            raise InputError(f"standard input: one text per line, but {run.folder} was not trained on text")
+        return True
+    if run.text is None or not str(path).lower().endswith(".txt") or not Path(path).is_file():
+        return False
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        words = stream.readline(200).split()
+    return not (len(words) == 3 and all(word.isdecimal() for word in words))
+
+
+def _texts_of_lines(path: str | os.PathLike[str]) -> list[str]:
+    """Read one text per line; blank lines are left out."""
+    try:
+        content = sys.stdin.read() if str(path) == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable as lines of text: {error}") from error
+    return [line for line in content.split("\n") if line.strip()]

@@ -140,6 +140,19 @@ class Run:
         """Return the k best labels of each row; `rows` is a matrix, a text, or several texts."""
         return self.model.rank(self.features_of(rows), k)
 
+    def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> list[tuple[str, float]]:
+        """Return the most readable names and scores of the k best labels of a text, best first.
+
+        With `threshold`, only labels whose score is at least that.
+        """
+        best = self.rank([text], k)
+        pairs = zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True)
+        return [
+            (self.name_of(label), score)
+            for label, score in pairs
+            if label >= 0 and (threshold is None or score >= threshold)
+        ]
+
     def features_of(self, rows: Any) -> Any:
         """Return the features of texts; a matrix is returned as it is."""
         if isinstance(rows, str):
