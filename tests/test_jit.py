@@ -114,6 +114,67 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path):
     assert counted(file / "below") == ("None", 0, 1), "compiled, and kept nowhere"
 
 
+def rot(raw):
+    return raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 16]) + raw[len(raw) // 2 + 1 :]
+
+
+def test_a_damaged_cache_is_thrown_away_and_compiled_again(tmp_path):
+    folder, *_ = counted(tmp_path)
+    empty, garbage = (lambda raw: b""), (lambda raw: b"garbage" * 99)
+    for suffix, damage in (("nbi", empty), ("nbi", rot), ("nbc", empty), ("nbc", garbage), ("nbc", rot)):
+        files = sorted(Path(folder).rglob(f"arrange.count_features*.{suffix}"))
+        assert files
+        for file in files:
+            file.write_bytes(damage(file.read_bytes()))
+        assert counted(tmp_path) == (folder, 0, 1), "compiled anew"
+    assert counted(tmp_path) == (folder, 1, 0), "and whole again"
+
+
+def test_files_in_the_way_of_the_cache_are_no_error(tmp_path):
+    folder, *_ = counted(tmp_path)
+    for file in list(Path(folder).rglob("*.nb?")):
+        file.unlink()
+        file.mkdir()
+    assert counted(tmp_path) == (folder, 0, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs owners and rights")
+@pytest.mark.parametrize("place", ["cache", "cache/kernels", "cache/kernels/*"])
+def test_a_folder_that_others_may_write_to_is_not_used_and_one_warning_says_so(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path / "cache"))
+    folder = _jit.cache_folder.__wrapped__()
+    assert folder is not None
+    (open_folder,) = tmp_path.glob(place)
+    for mode in (0o777, 0o770, 0o1777):
+        open_folder.chmod(mode)
+        with pytest.warns(RuntimeWarning, match=f"{open_folder.name}: not yours alone") as told:
+            assert _jit.cache_folder.__wrapped__() is None
+        assert len(told) == 1
+    open_folder.chmod(0o755)
+    assert _jit.cache_folder.__wrapped__() == folder
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs to give a folder away")
+@pytest.mark.parametrize("place", ["", "cache", "cache/kernels", "cache/kernels/*"])
+def test_a_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path / "home" / "cache"))
+    assert _jit.cache_folder.__wrapped__() is not None
+    (given,) = (tmp_path / "home").glob(place) if place else [tmp_path / "home"]
+    os.chown(given, 12345, 12345)
+    with pytest.warns(RuntimeWarning, match="not yours alone"):
+        assert _jit.cache_folder.__wrapped__() is None
+
+
+def test_a_link_is_judged_by_where_it_leads(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir(mode=0o700)
+    (tmp_path / "cache").symlink_to(tmp_path / "there")
+    monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path / "cache"))
+    assert _jit.cache_folder.__wrapped__() is not None
+    (tmp_path / "there").chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="there: not yours alone"):
+        assert _jit.cache_folder.__wrapped__() is None
+
+
 def test_kernels_are_plain_functions_when_compilation_is_off(tmp_path):
     script = COUNT.partition("stats =")[0] + "assert type(count_features).__name__ == 'function'"
     environment = {**os.environ, "UNMISSED_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
