@@ -31,9 +31,9 @@ def write_texts(path: Path, n: int = 60, seed: int = 0, extra: str | None = None
 
 
 def tree_bytes(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder but its lock."""
+    """Every file of a folder but its locks."""
     return {
         entry.relative_to(folder).as_posix(): entry.read_bytes()
         for entry in sorted(folder.rglob("*"))
-        if entry.is_file() and entry.name != ".lock"
+        if entry.is_file() and not entry.name.endswith(".lock")
     }

@@ -1,5 +1,7 @@
 """`unmissed train` and `unmissed extend`: learn from a data set into the folder of a run."""
 
+import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +13,12 @@ from unmissed.cli.methods import Methods
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unmissed.execution import Executor, Share, Unfinished
     from unmissed.runs import Run
 
+MANY = "Many machines"
 Data = Annotated[
     str,
     typer.Argument(metavar="DATA", help="Rows with labels: .txt, .jsonl (also .gz, .xz), a store, X.npz,Y.npz."),
@@ -32,24 +38,51 @@ def train_method(
     smooth_idf: SmoothIdf = False,
     no_header: NoHeader = False,
     one_based: OneBased = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store.", rich_help_panel=MANY),
+    ] = None,
+    share: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Train every N-th task, from the I-th on, and stop.", rich_help_panel=MANY),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Stop in time: 90s, 50m, 2h, 1d.", rich_help_panel=MANY),
+    ] = None,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="Train nothing; complete the run of all shares.", rich_help_panel=MANY)
+    ] = False,
     json: show.JsonOption = False,
 ) -> None:
     """Stopped at any moment, even killed, the same command goes on where it stopped and ends with the same bytes.
     Another recipe or other data is refused. From JSON lines ({"text": ..., "labels": \\[...]}) features are learned and
     remembered, and predict takes text.
 
+    Many machines train one run: with --cluster over Dask, or without any engine by --share, any number of shares at the
+    same time into one folder on a shared disk. The share that finds the others finished completes the run. Exit code 3
+    says that this command has more to do.
+
     Example: unmissed train METHOD train.jsonl.xz --run laws --min-df 3
+
+    Example: unmissed train METHOD store --run laws --share 3/16 --for 50m
 
     Example: unmissed train METHOD train.txt.gz --run plain
     """
+    from unmissed.execution import Unfinished
     from unmissed.models.registry import make_model
     from unmissed.runs import train
 
     model = make_model(method, params)
+    part = _share(share, time, finish)
     text = {"ngrams": ngrams, "min_df": min_df, "max_features": max_features, "smooth": smooth_idf or None}
     dataset = _load_training_set(data, text, header=not no_header, one_based=one_based)
-    with show.progress_bar(f"training {model.unit}") as progress:
-        trained = train(model, dataset, run, progress=progress)
+    try:
+        with show.progress_bar(f"training {model.unit}") as progress, _executor(cluster) as executor:
+            trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
+    except Unfinished as error:
+        _tell_unfinished(run, error, json, all_own=not finish and not error.own)
+        return
     _tell(trained, json)
 
 
@@ -93,6 +126,51 @@ def extend(
     with show.progress_bar("training labels") as progress:
         trained = extend_run(run, dataset, n_jobs=jobs, progress=progress)
     _tell(trained, json)
+
+
+@contextmanager
+def _executor(cluster: str | None) -> "Iterator[Executor | None]":
+    """Give the executor of a cluster, or none; it is left in the end."""
+    if cluster is None:
+        yield None
+        return
+    from unmissed.execution import Dask
+
+    with Dask(cluster) as dask:
+        yield dask
+
+
+def _share(share: str | None, time: str | None, finish: bool) -> "Share":
+    """Read --share, --for and --finish."""
+    from unmissed.execution import Share
+
+    if finish:
+        if share is not None or time is not None:
+            raise InputError("--finish trains nothing; leave out --share and --for")
+        return Share(seconds=0)
+    number, slash, of = (share or "1/1").partition("/")
+    if not slash or not number.isdecimal() or not of.isdecimal():
+        raise InputError(f"--share is I/N, such as 3/16; got {share!r}")
+    return Share(int(number), int(of), None if time is None else parse_time(time))
+
+
+def parse_time(word: str) -> float:
+    """Return the seconds of a time such as 90s, 50m, 2h, 1d; a bare number is seconds."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", word)
+    if found is None or not float(found[1]):
+        raise InputError(f"--for is a time such as 90s, 50m, 2h or 1d; got {word!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: bool) -> None:
+    """Say how far all shares are; exit code 3 unless this one has done its part."""
+    if json:
+        facts = {"run": str(run), "finished": error.finished, "missing": error.missing, "own_missing": error.own}
+        show.print_json(facts)
+    else:
+        typer.echo(f"{run}: {error}" + ("; this share is done" if all_own else ""))
+    if not all_own:
+        raise typer.Exit(3)
 
 
 def _load_training_set(data: str, text: dict[str, Any], *, header: bool, one_based: bool) -> Any:

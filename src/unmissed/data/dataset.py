@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,8 @@ class Dataset:
     label_titles: list[str] | None = field(default=None, repr=False)
     n_unknown_labels: int = 0
     trusted: InitVar[bool] = False
+    store: ClassVar[Path | None] = None
+    """The store that this data set, all of it and unchanged, was opened from; set by `open_store` alone."""
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -67,6 +68,7 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> Dataset
         if not isinstance(digest, str) or (verify and dataset.digest != digest):
             raise InputError("it is not what its digest says")
     vars(dataset)["digest"] = digest  # what the property would compute
+    vars(dataset)["store"] = Path(path).absolute()
     return dataset
 
 

@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,7 @@ from unmissed.archive import MANIFEST, below, open_archive, write_archive
 from unmissed.errors import InputError
 
 KIND = "piece"
+_ATTEMPTS = 5
 _KEY = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
 Array = npt.NDArray[Any]
 
@@ -139,20 +142,26 @@ class OnDisk:
     def put(self, piece: Piece) -> None:
         """Write a piece aside and give it its name; one that is there already stays, its bytes are the same."""
         folder = self.path / piece.key
-        try:
-            if not folder.exists():
-                write_archive(folder, piece.arrays, kind=KIND, key=piece.key, facts=dict(piece.facts))
-        except OSError:
-            if not folder.exists():  # else another process was faster
-                raise
+        for attempt in range(_ATTEMPTS):
+            try:
+                if not folder.exists():
+                    write_archive(folder, piece.arrays, kind=KIND, key=piece.key, facts=dict(piece.facts))
+                return
+            except (OSError, InputError) as error:
+                if folder.exists():  # another process was faster
+                    return
+                swept = isinstance(error, FileNotFoundError)  # by a `clean` that took us for dead
+                if not swept or attempt == _ATTEMPTS - 1:
+                    raise
 
     def drop(self, key: str) -> None:
         """Remove a piece; killed in the middle, `clean` removes the rest."""
         folder = self.path / Piece(key).key
         if folder.exists():
-            aside = folder.with_name(f".{folder.name}.part")
-            os.rename(folder, aside)
-            shutil.rmtree(aside)
+            aside = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.part")
+            with suppress(FileNotFoundError):  # another process was faster
+                os.rename(folder, aside)
+                shutil.rmtree(aside)
 
     def listed(self) -> list[str]:
         """Return the keys of the folders that hold a piece, sorted."""

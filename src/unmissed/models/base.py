@@ -106,12 +106,12 @@ class Model(Estimator, ABC):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k best labels of each row of X, checked and scaled."""
 
-    def fit(self, X: Any, Y: Any, *, work: Work | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, *, work: Work | None = None) -> Self:
         """Learn from rows and their labels.
 
         Parameters
         ----------
-        X : sparse matrix or array, (n_samples, n_features)
+        X : sparse matrix or array, (n_samples, n_features); or, without Y, the path of a store, which stays on the disk
         Y : sparse matrix or array of 0 and 1, (n_samples, n_labels)
         work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
             and in threads by default
@@ -213,7 +213,11 @@ class Model(Estimator, ABC):
         return self
 
     def check_rows(self, X: Any, Y: Any, n_features: int | None = None) -> Rows:
-        """Check training rows of any shape."""
+        """Check training rows of any shape; without Y, X is the path of a store."""
+        if Y is None:
+            if not isinstance(X, str | os.PathLike):
+                raise InputError("fit needs X and Y, or the path of a store that holds both")
+            return Rows.stored(X, unit_rows=self._unit_rows)
         return Rows.check(X, Y, unit_rows=self._unit_rows, n_features=n_features)
 
     def with_jobs(self, n_jobs: int | None) -> Self:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
@@ -34,15 +35,19 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Problem:
-    """Makes what label blocks share: the rows laid out for the solver, and the labels by column."""
+    """Makes what label blocks share: the rows laid out for the solver, the labels by column, and their costs.
+
+    Costs are one number per label; they are computed where tasks run, so that what is sent does not grow with labels.
+    """
 
     solver: Solver
     rows: Rows
-    costs: Costs
+    model: OneVsRest
 
     def __call__(self) -> Blocks:
         """Lay out the rows; done once where tasks run."""
-        return Blocks(self.solver.prepare(self.rows.features), self.rows.Y.tocsc(), self.costs)
+        costs = self.model._costs(self.rows.label_counts, self.rows.n_samples)
+        return Blocks(self.solver.prepare(self.rows.features), self.rows.Y.tocsc(), costs)
 
 
 @dataclass(frozen=True)
@@ -109,12 +114,12 @@ class OneVsRest(Linear):
         """Solve the label blocks that are not finished yet."""
         solver = self._solver()
         size = check_block_size(self.block_size)
-        costs = self._costs(rows.label_counts, rows.n_samples)
+        self._costs(rows.label_counts, rows.n_samples)  # refused before anything is laid out
         tasks = [
             BlockTask(first + begin, begin, min(begin + size, rows.n_labels)) for begin in range(0, rows.n_labels, size)
         ]
         sizes = {task.key: task.size for task in tasks}
-        for piece in work.map(tasks, Problem(solver, rows, costs)):
+        for piece in work.map(tasks, Problem(solver, rows, clone(self))):
             if piece.facts.get("n_labels", piece.arrays["bias"].size) != sizes[piece.key]:
                 raise InputError(f"{piece.where or piece.key}: was made with another block_size")
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from unmissed.data import Dataset
+from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.matrices import check_X, check_Y
+
+
+class Stored(NamedTuple):
+    """Where a store is, and the digest of what it held."""
+
+    path: str
+    digest: str
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Stored | None:
+        """Return where a data set was opened from, or None where it is in memory."""
+        return None if dataset.store is None else cls(str(dataset.store), dataset.digest)
 
 
 @dataclass(frozen=True)
@@ -23,17 +38,33 @@ class Rows:
     X : canonical float32 CSR matrix, (n_samples, n_features)
     Y : canonical CSR matrix of ones, (n_samples, n_labels)
     unit_rows : whether `features` are scaled to length 1
+    store : the store that X and Y are mapped from; such rows are pickled as its path and digest, and opened where they
+        arrive
     """
 
     X: sp.csr_matrix
     Y: sp.csr_matrix
     unit_rows: bool = False
+    store: Stored | None = None
 
     @classmethod
     def check(cls, X: Any, Y: Any, *, unit_rows: bool = False, n_features: int | None = None) -> Rows:
         """Check what a caller brings; nothing is copied that need not be."""
         X = check_X(X, n_features)
         return cls(X, check_Y(Y, X.shape[0]), unit_rows)
+
+    @classmethod
+    def stored(cls, path: str | os.PathLike[str], digest: str | None = None, *, unit_rows: bool = False) -> Rows:
+        """Open the rows of a store, memory-mapped; a store that does not hold what the digest says is refused."""
+        dataset = open_store(path)
+        if digest is not None and dataset.digest != digest:
+            raise InputError(f"{path}: holds other data: digest {dataset.digest[:12]}, expected {digest[:12]}")
+        return cls(dataset.X, dataset.Y, unit_rows, Stored.of(dataset))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.store is None:
+            return Rows, (self.X, self.Y, self.unit_rows)
+        return _stored, (*self.store, self.unit_rows)
 
     @property
     def n_samples(self) -> int:
@@ -59,6 +90,11 @@ class Rows:
     def label_counts(self) -> npt.NDArray[np.int64]:
         """The number of positives of each label."""
         return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
+
+
+def _stored(path: str, digest: str, unit_rows: bool) -> Rows:
+    """Open rows that were pickled as a path."""
+    return Rows.stored(path, digest, unit_rows=unit_rows)
 
 
 def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:

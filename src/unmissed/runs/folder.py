@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -31,6 +32,8 @@ LABELS_KIND = "labels of a run"
 FEATURES_KIND = "features of a run"
 VERSION = 2
 _LOCK = ".lock"
+_MANIFEST_LOCK = ".manifest.lock"
+_PATIENCE = 10.0  # seconds in which a share that comes first has cleaned up
 _TRAINING, _COMPLETE = "training", "complete"
 
 
@@ -135,13 +138,32 @@ class RunFolder:
         write_manifest(self.path, value)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Be the only one who writes here; the lock ends with the process, however it ends."""
+    def locked(self, *, together: bool = False) -> Iterator[None]:
+        """Be the only one who writes here, and clean up first; the lock ends with the process, however it ends.
+
+        With `together`, others who say the same may write here too: shares of one training. Whoever comes while nobody
+        else is here cleans up.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            if not _lock(descriptor):
+            held = _lock(descriptor)
+            if held:
+                self.clean()
+            if together:
+                held = _lock(descriptor, shared=True, patience=_PATIENCE)  # another share may be cleaning up
+            if not held:
                 raise InputError(f"{self.path}: another process is training into this run; wait for it, or stop it")
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Be the only one of all shares who reads and changes the manifest; waits for its turn, a moment each."""
+        descriptor = os.open(self.path / _MANIFEST_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(descriptor, patience=float("inf"))
             yield
         finally:
             os.close(descriptor)
@@ -200,16 +222,30 @@ def versions() -> dict[str, str]:
 
 def _leftover(entry: Path) -> bool:
     """Tell whether a killed training leaves such an entry before it has written the manifest."""
-    return entry.name == _LOCK or (entry.name.startswith(f".{MANIFEST}.") and entry.name.endswith(".part"))
+    return entry.name in (_LOCK, _MANIFEST_LOCK) or (
+        entry.name.startswith(f".{MANIFEST}.") and entry.name.endswith(".part")
+    )
 
 
-def _lock(descriptor: int) -> bool:
-    """Take the lock of an open file without waiting; where the file system knows no locks, go without."""
+def _lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> bool:
+    """Take the lock of an open file, or change it to a shared one, waiting for some seconds at most.
+
+    Where the file system knows no locks, or the system no shared ones, go without.
+    """
+    end = time.monotonic() + patience
+    while not _try_lock(descriptor, shared):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _try_lock(descriptor: int, shared: bool) -> bool:
     try:
         if sys.platform == "win32":
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_UNLCK if shared else msvcrt.LK_NBLCK, 1)
         else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN, errno.EDEADLK):
             return False

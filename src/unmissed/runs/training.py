@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,10 @@ from unmissed.archive import write_archive
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import pack_names
 from unmissed.errors import InputError, UnmissedError
-from unmissed.execution import Executor, OnDisk, Work
+from unmissed.execution import Executor, OnDisk, Share, Unfinished, Work
 from unmissed.models.base import Model
 from unmissed.models.registry import make_model
+from unmissed.models.rows import Stored
 from unmissed.progress import Progress, silent
 from unmissed.runs.folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, Part, RunFolder, versions
 from unmissed.runs.recipe import Recipe
@@ -32,6 +33,7 @@ def train(
     *,
     executor: Executor | None = None,
     progress: Progress = silent,
+    share: Share | None = None,
 ) -> Run:
     """Train a method on a data set into a folder; what is finished there already is not done again.
 
@@ -44,27 +46,34 @@ def train(
     params : the model's parameters where `method` is a name; those left out have their defaults
     executor : where tasks run; threads by default
     progress : told how much is done, in the model's own unit
+    share : the part of all tasks that is done here, and for how long; all by default. Any number of shares may train
+        into one folder at once. The one that finds everything finished completes the run; the others raise
+        `unmissed.execution.Unfinished`, which says what is missing
     """
+    share = Share() if share is None else share
     model = make_model(method, params or {}) if isinstance(method, str) else method
     recipe = Recipe.of(model, None if dataset.text is None else dataset.text.options)
     folder = RunFolder(path)
     folder.is_new()  # refuses a folder of something else before anything is written there
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
-    rows = model.check_rows(dataset.X, dataset.Y)
-    with folder.locked():
-        folder.clean()
+    rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
+    with folder.locked(together=not share.is_all):
         part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest)
-        if folder.is_new():
-            folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
-        part = _go_on(folder, recipe, part)
+        with _changing(folder, share):
+            if folder.is_new():
+                folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
+            part = _go_on(folder, recipe, part)
         if part.is_complete:
             return Run(path)
-        with _taken_back(folder, None, part, 0):
-            _write_features(folder, dataset.text, dataset.feature_names)
-            _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
-            model.fit_rows(rows, _work(folder, executor, progress))
-        folder.write(folder.read().with_last(part.completed()))
+        with _taken_back(folder, None, part, 0, alone=share.is_all):
+            with _changing(folder, share):
+                _write_features(folder, dataset.text, dataset.feature_names)
+                _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
+            model.fit_rows(rows, Work(OnDisk(folder.path / "pieces"), executor, progress, share))
+        with _changing(folder, share):
+            manifest = folder.read()
+            folder.write(manifest.with_last(manifest.parts[-1].completed()))
     return Run(path, model=model)
 
 
@@ -83,7 +92,6 @@ def extend(
     """
     folder = RunFolder(path)
     with folder.locked():
-        folder.clean()
         run = Run(path)
         fresh = _new_labels(run, dataset)
         model = run.model.with_jobs(n_jobs)
@@ -95,7 +103,7 @@ def extend(
         part = _go_on(folder, run.recipe, part)
         with _taken_back(folder, before, part, len(model.pieces_.listed())):
             _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
-            model.fit_more(rows, _work(folder, executor, progress))
+            model.fit_more(rows, Work(OnDisk(folder.path / "pieces"), executor, progress))
         folder.write(folder.read().with_last(part.completed()))
     return Run(path, model=model)
 
@@ -136,8 +144,9 @@ def save(
     return Run(path)
 
 
-def _work(folder: RunFolder, executor: Executor | None, progress: Progress) -> Work:
-    return Work(OnDisk(folder.path / "pieces"), executor, progress)
+def _changing(folder: RunFolder, share: Share) -> AbstractContextManager[None]:
+    """Keep other shares from the manifest; whoever is alone need not wait."""
+    return nullcontext() if share.is_all else folder.changing()
 
 
 def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
@@ -165,12 +174,16 @@ def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
 
 
 @contextmanager
-def _taken_back(folder: RunFolder, before: Manifest | None, part: Part, n_pieces: int) -> Iterator[None]:
+def _taken_back(
+    folder: RunFolder, before: Manifest | None, part: Part, n_pieces: int, *, alone: bool = True
+) -> Iterator[None]:
     """Leave no trace of a part that is refused before it has added to the `n_pieces` that there were."""
     try:
         yield
+    except Unfinished:
+        raise
     except UnmissedError:
-        if folder.n_finished() <= n_pieces:
+        if alone and folder.n_finished() <= n_pieces:
             folder.forget(before, part)
         raise
 

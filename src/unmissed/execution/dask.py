@@ -1,0 +1,300 @@
+"""Dask: tasks on the workers of a cluster, which get keys, numbers and paths, and write their pieces themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+from unmissed.errors import InputError, UnmissedError
+from unmissed.execution.pieces import Piece
+from unmissed.execution.threads import count_jobs
+from unmissed.execution.work import Placed, Shared, Task
+
+_AHEAD = 3  # tasks per thread of the cluster that are sent ahead of their turn
+_REFRESH = 2.0  # seconds after which the workers are counted again
+_PATIENCE = 60.0  # seconds to wait for a scheduler and its first worker
+
+
+class Dask:
+    """An executor on the workers of a Dask cluster, beside `Threads`.
+
+    Workers open the memory-mapped store and lay it out once per worker; each of their threads then works on one task
+    after the other and puts the piece straight into the run's folder. All of them, and this process, see one disk under
+    the same paths. Workers on another version of the code, with other data, or without that disk are refused before
+    anything is trained.
+
+    Parameters
+    ----------
+    cluster : a `distributed.Client`, the address of a scheduler such as "tcp://host:8786", or "local:2" for two worker
+        processes on this machine
+    patience : seconds to wait for the scheduler and its first worker
+    """
+
+    elsewhere = True
+
+    def __init__(self, cluster: Any, *, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._counted = (float("-inf"), 1)
+        self._own: list[Any] = []  # what `close` closes, in this order
+        self._client = self._connect(cluster) if isinstance(cluster, str) else cluster
+        if not hasattr(self._client, "submit"):
+            raise InputError(f"a cluster is a distributed.Client, an address or local:N; got {cluster!r}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, and end it where it was made here; a client that was given stays open."""
+        for one in self._own:
+            one.close()
+        self._own.clear()
+
+    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
+        """Yield pieces as they are finished; lost workers' tasks are run again by others."""
+        tasks = iter(tasks)
+        first = next(tasks, None)
+        if first is None:
+            return
+        with _seen_by_all(first) as token:
+            sent = Sent(_pack(shared), _stamp(), token)
+            self._look(sent)
+            yield from self._results(chain([first], tasks), sent)
+
+    def _results(self, tasks: Iterator[Task], sent: Sent) -> Iterator[Piece]:
+        distributed = _distributed()
+        nonce = uuid4().hex[:8]
+        waiting = distributed.as_completed()
+        under_way: set[Any] = set()
+
+        def send() -> None:
+            for task in islice(tasks, max(_AHEAD * self._n_threads() - len(under_way), 0)):
+                name = f"unmissed-{task.key}-{nonce}"
+                future = self._client.submit(_run, task, sent, key=name, pure=False)
+                under_way.add(future)
+                waiting.add(future)
+
+        try:
+            send()
+            while under_way:
+                future = next(waiting)
+                under_way.discard(future)
+                yield future.result()
+                send()
+        except distributed.KilledWorker as error:
+            raise UnmissedError(f"a task lost its worker again and again (out of memory?): {error}") from error
+        except (CancelledError, OSError) as error:
+            raise UnmissedError("the cluster is gone; what was finished is kept, call again to go on") from error
+        finally:
+            if under_way and self._client.status == "running":
+                self._client.cancel(list(under_way))
+
+    def _n_threads(self) -> int:
+        """Return how many threads the workers have together, as it was seconds ago at most."""
+        if self._client.status not in ("running", "connecting"):
+            raise ConnectionError("the client is closed")
+        if time.monotonic() > self._counted[0] + _REFRESH:
+            self._counted = time.monotonic(), max(sum(self._client.nthreads().values()), 1)
+        return self._counted[1]
+
+    def _look(self, sent: Sent) -> None:
+        """Have every worker look at what it was sent, before the first task."""
+        try:
+            self._client.wait_for_workers(1, timeout=self._patience)
+        except TimeoutError as error:
+            raise UnmissedError(f"the cluster has no worker after {self._patience:g} seconds") from error
+        for complaint in self._client.run(_complaint, sent, on_error="return").values():
+            if complaint is not None:
+                raise InputError(str(complaint))
+
+    def _connect(self, cluster: str) -> Any:
+        distributed = _distributed()
+        word, _, number = cluster.partition(":")
+        if word == "local":
+            if not number.isdecimal() or int(number) < 1:
+                raise InputError(f"local:N is a number of worker processes, at least 1; got {cluster!r}")
+            n_threads = max(count_jobs(None) // int(number), 1)
+            local = distributed.LocalCluster(
+                n_workers=int(number),
+                threads_per_worker=n_threads,
+                processes=True,
+                memory_limit=0,  # mapped files count as memory and would have workers stopped that need little
+                dashboard_address=":0",  # any free port
+            )
+            client = distributed.Client(local)
+            self._own += [client, local]
+            return client
+        if "://" not in cluster:
+            raise InputError(f"{cluster!r} is no cluster; expected tcp://HOST:PORT or local:N")
+        try:
+            client = distributed.Client(cluster, timeout=self._patience)
+        except (OSError, ValueError) as error:
+            raise UnmissedError(f"no scheduler answers at {cluster}: {error}") from error
+        self._own.append(client)
+        return client
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What goes along with every task: how to make what tasks share, the code it is for, and a file on the disk."""
+
+    packed: bytes
+    stamp: dict[str, str]
+    token: str | None
+
+    @property
+    def name(self) -> str:
+        """A name for it, the same for the same content."""
+        return hashlib.sha256(repr((self.packed, self.stamp, self.token)).encode()).hexdigest()
+
+
+class _Held:
+    """What the tasks of this worker process share: looked at once, made once; only the last one is kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._name = ""
+        self._maker: Callable[[], Any] | None = None
+        self._made: tuple[Any, ...] = ()
+
+    def look(self, sent: Sent) -> None:
+        """Refuse what this worker cannot work on, else remember it."""
+        with self._lock:
+            self._look(sent)
+
+    def get(self, sent: Sent) -> Any:
+        """Return what tasks share."""
+        with self._lock:
+            self._look(sent)
+            if not self._made:
+                assert self._maker is not None
+                self._made = (self._maker(),)
+            return self._made[0]
+
+    def _look(self, sent: Sent) -> None:
+        if self._name == sent.name:
+            return
+        import pickle
+
+        self._name, self._maker, self._made = "", None, ()  # the old one goes before the new one comes
+        _check_stamp(sent.stamp)
+        if sent.token is not None and not Path(sent.token).is_file():
+            raise InputError(f"{_here()} does not see {Path(sent.token).parent}; all workers need the same disk")
+        try:
+            self._maker = pickle.loads(sent.packed)
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"{_here()} does not have the code that the tasks need: {error}") from error
+        except UnmissedError as error:
+            raise InputError(f"{_here()}: {error}") from error
+        self._name = sent.name
+
+
+_held = _Held()
+
+
+def _run(task: Task, sent: Sent) -> Piece:
+    """Run a task where this worker is."""
+    return task.run(_held.get(sent))
+
+
+def _complaint(sent: Sent) -> str | None:
+    """Return what keeps this worker from working, if anything does."""
+    try:
+        _held.look(sent)
+    except UnmissedError as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def _seen_by_all(task: Task) -> Iterator[str | None]:
+    """Keep a file beside the pieces while tasks run: a worker that does not see it has another disk."""
+    if not isinstance(task, Placed):
+        yield None
+        return
+    token = task.pieces.path.absolute() / f".{uuid4().hex}.part"
+    token.parent.mkdir(parents=True, exist_ok=True)
+    token.touch()
+    try:
+        yield str(token)
+    finally:
+        token.unlink(missing_ok=True)
+
+
+def _pack(shared: Shared) -> bytes:
+    """Pickle what tasks share, refusing rows that are not on the disk: a cluster is sent paths."""
+    import cloudpickle
+    from scipy import sparse
+
+    class Paths(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if sparse.issparse(obj):
+                raise InputError(
+                    "a cluster is sent paths, never rows: train from a store, such as `unmissed data convert` writes"
+                )
+            return super().reducer_override(obj)
+
+    target = io.BytesIO()
+    Paths(target).dump(shared)
+    return target.getvalue()
+
+
+@cache
+def _stamp() -> dict[str, str]:
+    """Return what must be the same on every worker, because it can change bits."""
+    import numba
+    import numpy
+    import scipy
+
+    import unmissed
+
+    code = hashlib.sha256()
+    root = Path(unmissed.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        code.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return {
+        "unmissed": f"{unmissed.__version__} ({code.hexdigest()[:8]})",
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "numba": numba.__version__,
+    }
+
+
+def _check_stamp(expected: dict[str, str]) -> None:
+    for name, version in _stamp().items():
+        if version != expected.get(name):
+            raise InputError(f"{_here()} has {name} {version}; expected {expected.get(name)}, as this program has")
+
+
+def _here() -> str:
+    """Name this worker."""
+    from distributed import get_worker
+
+    try:
+        return f"the worker {get_worker().address} on {platform.node()}"
+    except ValueError:
+        return f"the process {os.getpid()} on {platform.node()}"
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise UnmissedError("a cluster needs Dask: pip install 'unmissed[dask]'") from error
+    return distributed

@@ -1,0 +1,212 @@
+"""A real cluster of two processes does what threads do: same bytes, whoever is lost on the way."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from tests.cli.speaking import refused, said
+from tests.execution.clusters import Offset, Slow
+from tests.runs.corpora import small_corpus, tree_bytes, write_texts
+from unmissed.data import open_store, write_store
+from unmissed.errors import InputError, UnmissedError
+from unmissed.execution import Dask, OnDisk, Placed, Threads, Work
+from unmissed.execution import dask as module
+from unmissed.models import PWDiSMEC
+from unmissed.models.rows import Rows
+from unmissed.runs import train
+
+distributed = pytest.importorskip("distributed")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+PARAMS = {"block_size": 4, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Dask("local:2") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "train"
+    write_store(small_corpus(n_labels=60)[0], path)
+    return path
+
+
+def notes_of(tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    return notes
+
+
+def test_a_training_over_a_cluster_leaves_the_bytes_of_one_thread(cluster, store, tmp_path):
+    seen = []
+    train("pw-dismec", open_store(store), tmp_path / "one", PARAMS)
+    train(
+        "pw-dismec",
+        open_store(store),
+        tmp_path / "many",
+        PARAMS,
+        executor=cluster,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert tree_bytes(tmp_path / "many") == tree_bytes(tmp_path / "one")
+    assert seen[0] == (0, 60)
+    assert seen[-1] == (60, 60)
+
+
+def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
+    cluster, store, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("unmissed.execution.Dask", lambda address: nullcontext(cluster))
+    words = ["--block-size", 8, "--cluster", "tcp://host:8786"]
+    assert "60 labels trained" in said(capsys, "train", "dismec", store, "--run", tmp_path / "run", *words)
+    texts = write_texts(tmp_path / "train.jsonl")
+    line = refused(capsys, "train", "dismec", texts, "--run", tmp_path / "other", *words)
+    assert "never rows: train from a store" in line
+    assert not (tmp_path / "other" / "manifest.json").exists()
+
+
+def test_a_model_fits_the_path_of_a_store(cluster, store):
+    dataset = open_store(store)
+    expected = PWDiSMEC(**PARAMS).fit(dataset.X, dataset.Y)
+    for executor in (Threads(1), cluster):
+        found = PWDiSMEC(**PARAMS).fit(store, work=Work(executor=executor))
+        for one, other in zip(found.shards_, expected.shards_, strict=True):
+            assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in other.arrays)
+
+
+def test_workers_write_pieces_themselves_and_share_one_layout_each(cluster, tmp_path):
+    notes = str(notes_of(tmp_path))
+    pieces = OnDisk(tmp_path / "pieces")
+    Work(pieces, cluster).run([Slow(n, notes) for n in range(12) if n != 13], Offset(100, notes))
+    assert [int(pieces.get(f"slow/{n}").arrays["square"][0]) for n in (0, 5)] == [100, 125]
+    made = list((tmp_path / "notes").glob("made-*"))
+    assert 1 <= len(made) <= 2
+    assert str(os.getpid()) not in {path.name.split("-")[1] for path in made}
+    assert not list((tmp_path / "pieces").glob(".*.part"))
+
+
+def test_a_task_that_is_sent_is_small_and_holds_no_rows(store):
+    rows = Rows.stored(store)
+    assert len(module._pack(_Maker(rows))) < 2000
+    dataset = open_store(store)
+    with pytest.raises(InputError, match="never rows"):
+        module._pack(_Maker(Rows.check(dataset.X, dataset.Y)))
+
+
+class _Maker:
+    def __init__(self, rows):
+        self.rows = rows
+
+
+def test_a_task_whose_worker_dies_is_run_again(cluster, tmp_path):
+    notes = str(notes_of(tmp_path))
+    pieces = OnDisk(tmp_path / "pieces")
+    Work(pieces, cluster).run([Slow(n, notes, deadly=n == 3) for n in range(8)], Offset(0, notes))
+    assert pieces.listed() == [f"slow/{n}" for n in range(8)]
+    assert len(list((tmp_path / "notes").glob("3-*"))) >= 2
+
+
+def test_workers_killed_again_and_again_change_no_byte(cluster, store, tmp_path):
+    train("pw-dismec", open_store(store), tmp_path / "one", {**PARAMS, "block_size": 1})
+    stop = threading.Event()
+
+    def kill():
+        while not stop.wait(0.7):
+            processes = [int(info["id"]) for info in _processes(cluster)]
+            if processes:
+                os.kill(processes[0], signal.SIGKILL)
+                return
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        train("pw-dismec", open_store(store), tmp_path / "many", {**PARAMS, "block_size": 1}, executor=cluster)
+    finally:
+        stop.set()
+        killer.join()
+    assert tree_bytes(tmp_path / "many") == tree_bytes(tmp_path / "one")
+
+
+def _processes(cluster):
+    return [{"id": pid} for pid in cluster._client.run(os.getpid, on_error="ignore").values()]
+
+
+def test_a_failing_task_reaches_the_caller_and_others_are_kept(cluster, tmp_path):
+    notes = str(notes_of(tmp_path))
+    pieces = OnDisk(tmp_path / "pieces")
+    with pytest.raises(InputError, match="unlucky"):
+        Work(pieces, cluster).run([Slow(n, notes) for n in (1, 2, 13)], Offset(0, notes))
+    time.sleep(0.2)
+    assert set(pieces.listed()) <= {"slow/1", "slow/2"}
+
+
+def test_another_store_under_the_same_path_is_refused_before_anything_is_trained(cluster, store, tmp_path):
+    rows = Rows.stored(store)
+    sent = module.Sent(module._pack(_Maker(rows)).replace(rows.store.digest.encode(), b"0" * 64), module._stamp(), None)
+    with pytest.raises(InputError, match=r"on .*holds other data"):
+        cluster._look(sent)
+
+
+def test_a_worker_with_other_code_is_refused(cluster):
+    sent = module.Sent(module._pack(dict), {**module._stamp(), "numpy": "0.1"}, None)
+    with pytest.raises(InputError, match=r"has numpy .*; expected 0\.1"):
+        cluster._look(sent)
+
+
+def test_a_worker_that_does_not_see_the_disk_is_refused(cluster, tmp_path):
+    sent = module.Sent(module._pack(dict), module._stamp(), str(tmp_path / "gone" / "token"))
+    with pytest.raises(InputError, match="all workers need the same disk"):
+        cluster._look(sent)
+
+
+def test_a_piece_that_never_arrives_is_no_finished_training(tmp_path, monkeypatch):
+    class Lying:
+        elsewhere = True
+
+        def map(self, tasks, shared):
+            for task in tasks:
+                assert isinstance(task, Placed)
+                yield type("Said", (), {"key": task.key})()
+
+    monkeypatch.setattr("unmissed.execution.work._PATIENCE", 0.1)
+    with pytest.raises(UnmissedError, match="do all share one disk"):
+        Work(OnDisk(tmp_path), Lying()).run([Slow(1, str(tmp_path))], dict)
+
+
+def test_a_cluster_that_goes_away_is_one_line_and_what_was_finished_is_kept(tmp_path):
+    notes = str(notes_of(tmp_path))
+    pieces = OnDisk(tmp_path / "pieces")
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as local,
+        distributed.Client(local) as client,
+    ):
+        made = Work(pieces, Dask(client)).map([Slow(n, notes) for n in range(50, 150)], Offset(0, notes))
+        next(made)
+        local.close()
+        with pytest.raises(UnmissedError, match="the cluster is gone"):
+            list(made)
+    assert pieces.listed()
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [("local:0", "at least 1"), ("local:two", "at least 1"), ("somewhere", "expected tcp"), (7, "distributed.Client")],
+)
+def test_what_is_no_cluster_is_refused(word, line):
+    with pytest.raises(InputError, match=line):
+        Dask(word)
+
+
+def test_a_scheduler_that_is_not_there_is_one_line():
+    with pytest.raises(UnmissedError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"):
+        Dask("tcp://127.0.0.1:9", patience=0.5)
