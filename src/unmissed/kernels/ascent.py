@@ -145,27 +145,3 @@ def best_shift(slack, positive_scores, cost_positive, cost_negative, offset):
         if abs(move) < 1e-4:
             break
     return shift
-
-
-@kernel()
-def squared_length(w):
-    """Return |w|^2, summed in float64 in a fixed order."""
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    quads = w.shape[0] // 4
-    for quad in range(quads):
-        at = 4 * quad
-        s0 += np.float64(w[at]) * np.float64(w[at])
-        s1 += np.float64(w[at + 1]) * np.float64(w[at + 1])
-        s2 += np.float64(w[at + 2]) * np.float64(w[at + 2])
-        s3 += np.float64(w[at + 3]) * np.float64(w[at + 3])
-    for at in range(4 * quads, w.shape[0]):
-        s0 += np.float64(w[at]) * np.float64(w[at])
-    return (s0 + s1) + (s2 + s3)
-
-
-@kernel()
-def dots(indptr, indices, values, rows, w, bias, scores):
-    """Set scores[t] = x.w + bias for the rows t of a list."""
-    for at in range(rows.shape[0]):
-        begin, end = indptr[rows[at]], indptr[rows[at] + 1]
-        scores[at] = row_dot(indices[begin:end], values[begin:end], w) + bias

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,6 +83,16 @@ class Design:
     def n_features(self) -> int:
         """The number of features, without the constant one."""
         return len(self.features)
+
+    @cached_property
+    def size(self) -> float:
+        """At least the root of the sum of all |x|^2, with the constant feature counted in."""
+        return math.sqrt(float(np.sum(self.norms, dtype=np.float64))) * (1 + 1e-6)  # norms are float32
+
+    @cached_property
+    def longest(self) -> int:
+        """The most non-zeros that a row has."""
+        return int(np.diff(self.indptr).max(initial=0))
 
     @property
     def rows(self) -> tuple[Any, ...]:

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from unmissed.kernels.ascent import ascend, best_shift, row_add
+from unmissed.kernels.exact import label_slack_exact, lane_slack_exact
 from unmissed.kernels.lanes import LANES, count_awake, label_slack, lane_slack, lane_sweep
 from unmissed.losses.margin import squared_hinge_value
+from unmissed.solvers.certificate import Doubles
 from unmissed.solvers.design import Design, Floats, Rows
 from unmissed.solvers.label import Label, Start, half_inverse
+from unmissed.solvers.newton import Newton
 from unmissed.solvers.passes import Passes
 
 _SWEEPS = 2
@@ -22,6 +25,11 @@ _LATE_EPOCHS = 30
 _LATE = 0.1  # the same between two rounds, relative to the tolerance
 _TAKE = 0.7  # rows violated by more than this share of the bias's overshoot are taken in
 _MOST_STARTS = 16
+_SLOW = 0.5  # a round that leaves more of the gap than this is one too many
+_MOST_ROUNDS = (
+    20  # after so many rounds, or epochs (a share of the number of features, within limits), Newton is cheaper
+)
+_PATIENCE = 0.25, 8, 500
 
 
 class Starts:
@@ -71,7 +79,9 @@ class DualAscent:
 
     def __init__(self, design: Design, tol: float, max_rounds: int) -> None:
         self._design, self._tol, self._max_rounds = design, tol, max_rounds
-        self._passes = Passes(design, lane_slack, label_slack)
+        self._passes = Passes(design)
+        share, least, most = _PATIENCE
+        self._patience = int(min(max(share * design.n_features, least), most))
 
     def approach(self, group: Sequence[Label]) -> None:
         """Bring labels from the common start to where their own working sets are known."""
@@ -112,15 +122,35 @@ class DualAscent:
 
         A label in its last round is certified and left as it is, so that its certificate is that of its weights.
         """
-        for label, (loss, rows, slack) in zip(group, self._passes.slack(group), strict=True):
+        exact = all(label.rounds for label in group) or self._max_rounds == 1  # no label is done in its first round
+        if exact:
+            for label in group:
+                label.refresh(self._design)
+        kernels = (lane_slack_exact, label_slack_exact) if exact else (lane_slack, label_slack)
+        for label, (loss, rows, slack) in zip(group, self._passes.slack(group, *kernels), strict=True):
+            if label.done:
+                continue
             scores = self._passes.scores(label, label.positives)
-            missed = float(np.sum(squared_hinge_value(scores.astype(np.float64))))
-            label.certify(self._design, label.cost_negative * loss + label.cost_positive * missed)
+            missed = float(np.sum(squared_hinge_value(scores)))
             label.rounds += 1
-            if not label.gap <= self._tol and label.rounds < self._max_rounds:
+            self._judge(label, label.cost_negative * loss + label.cost_positive * missed, exact)
+            if not label.done:
                 self._improve(label, rows, slack, scores)
 
-    def _improve(self, label: Label, rows: Rows, slack: Floats, scores: Floats) -> None:
+    def _judge(self, label: Label, loss: float, exact: bool) -> None:
+        """Certify a label; one that makes no headway is handed to Newton's method, which has the last word."""
+        if not exact:
+            label.objective = label.penalty + loss
+            return
+        before = label.gap
+        label.certify(self._design, loss)
+        label.done = label.gap <= self._tol or label.rounds >= self._max_rounds
+        tried = label.epochs >= self._patience or label.rounds >= _MOST_ROUNDS
+        if not label.done and tried and (label.spent or label.gap > _SLOW * before):
+            Newton(self._design, label).solve(self._tol)
+            label.done = True
+
+    def _improve(self, label: Label, rows: Rows, slack: Floats, scores: Doubles) -> None:
         """Take in the rows that stay violated when the bias falls to its best value, and go on alone."""
         shift = 0.0
         if self._design.use_bias:
@@ -130,7 +160,7 @@ class DualAscent:
         if label.free:
             label.recentre()
         late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
-        label.ascend(self._design, late * self._tol * label.objective, _LATE_EPOCHS)
+        label.ascend(self._design, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience))
 
     def _visit_positives(self, label: Label) -> None:
         """Take the rows that are a label's positives out of the common start, and visit those once."""

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unmissed.kernels.ascent import ascend, row_add, squared_length
+from unmissed.kernels.ascent import ascend
+from unmissed.kernels.exact import add_rows, squared_length, take_weights
+from unmissed.solvers.buffers import clean_scratch
+from unmissed.solvers.certificate import Doubles, Dual, relative_gap, upper_bound
 from unmissed.solvers.design import Design, Floats, Rows
 
 _LEAST_COST = 1e-30  # a cost of exactly 0 would make h infinite
@@ -48,8 +51,11 @@ class Label:
         self.seed = seed + 1_000_003 * number
         self.rounds = 0
         self.epochs = 0
+        self.done = False
+        self.spent = False
         self.objective = np.inf
         self.gap = np.inf
+        self.lower = 0.0
         self.set_rows(np.zeros(len(positives), np.float32), np.empty(0, np.int32), np.empty(0, np.float32))
 
     def set_rows(self, a_positives: Floats, negatives: Rows, a_negatives: Floats) -> None:
@@ -84,10 +90,11 @@ class Label:
         )
         self.bias = np.float32(bias)
         self.epochs += epochs
+        self.spent = epochs >= max_epochs
 
     @property
     def offset(self) -> float:
-        """The part of the bias that the objective penalises."""
+        """The part of the bias that coordinate ascent penalises."""
         return float(self.bias) - self.centre
 
     @property
@@ -96,38 +103,45 @@ class Label:
         return 0.5 * float(squared_length(self.w)) + 0.5 * self.offset**2
 
     def dual(self) -> float:
-        """Return the dual objective: sum of a - h a^2 / 2, less the penalty, less centre times offset."""
+        """Return the dual objective as float32 has it: sum of a - h a^2 / 2, less penalty and centre times offset."""
         a = self.a.astype(np.float64)
         return float(np.sum(a - 0.5 * self.hs * a * a)) - self.penalty - self.centre * self.offset
 
-    def free_dual(self, design: Design) -> float:
-        """Return a lower bound of a free bias's objective.
-
-        Its dual asks that the a of positives and of negatives have the same sum: the heavier side is scaled down to
-        the lighter one.
-        """
-        n = len(self.positives)
-        sums = self.a[:n].sum(dtype=np.float64), self.a[n:].sum(dtype=np.float64)
-        if not min(sums) > 0:
-            return 0.0
-        scales = min(1.0, sums[1] / sums[0]), min(1.0, sums[0] / sums[1])
-        a = self.a.astype(np.float64) * np.where(self.signs > 0, *scales)
-        from_positives = np.zeros_like(self.w)
-        for row, weight in zip(self.positives, self.a[:n], strict=True):
-            begin, end = design.indptr[row], design.indptr[row + 1]
-            row_add(design.indices[begin:end], design.values[begin:end], weight, from_positives)
-        w = scales[0] * from_positives.astype(np.float64) + scales[1] * (self.w.astype(np.float64) - from_positives)
-        return float(np.sum(a - 0.5 * self.hs * a * a)) - 0.5 * float(squared_length(w))
+    def refresh(self, design: Design) -> None:
+        """Make w anew of the dual variables, in float64, which ends the drift of updates, and note a lower bound."""
+        a = np.where(self._costs() > 0, self.a, 0).astype(np.float64)
+        square = self._weights(design, a, self.w)
+        if design.use_bias:
+            self.bias = np.float32(self.centre + float(np.sum(a * self.signs)))
+        if self.free:
+            a = self.balance(a)
+            square = self._weights(design, a, np.empty_like(self.w))
+        self.lower = self.lower_bound(design, self.rows, a, self._costs(), self.signs, square)
 
     def certify(self, design: Design, loss: float) -> None:
-        """Note the objective of these weights and the relative duality gap; one that is not finite bounds nothing."""
+        """Note the objective of these weights, whose loss is given, and the relative duality gap."""
         if self.free and len(self.positives) == design.n_samples:  # nothing to tell apart: b = 1 costs nothing
             self.w[:], self.bias, self.objective, self.gap = 0, np.float32(1), 0.0, 0.0
             return
-        self.objective = self.penalty + loss - (0.5 * self.offset**2 if self.free else 0.0)
-        dual = self.free_dual(design) if self.free else self.dual()
-        gap = abs(self.objective - dual) / max(self.objective, np.finfo(float).tiny)
-        self.gap = float(gap) if np.isfinite(gap) else np.inf
+        most = max(self.cost_positive, self.cost_negative)
+        self.objective = upper_bound(design, self.w, float(self.bias), not self.free, loss, most)
+        self.gap = relative_gap(self.objective, self.lower)
+
+    def lower_bound(
+        self, design: Design, rows: Rows, a: Doubles, costs: Doubles, signs: Floats, square: float
+    ) -> float:
+        """Return a lower bound of the objective from dual variables of some rows."""
+        h = np.divide(0.5, costs, out=np.zeros_like(a), where=costs > 0)
+        penalised = bool(design.use_bias) and not self.free
+        return Dual.of(design, rows, a, h, signs, square, penalised).lower_bound(design.n_features)
+
+    def balance(self, a: Doubles) -> Doubles:
+        """Scale the heavier side of dual variables, positives or the rest, down: a free bias asks for equal sums."""
+        n = len(self.positives)
+        sums = float(np.sum(a[:n])), float(np.sum(a[n:]))
+        if not min(sums) > 0:
+            return np.zeros_like(a)
+        return a * np.where(np.arange(len(a)) < n, min(1.0, sums[1] / sums[0]), min(1.0, sums[0] / sums[1]))
 
     def leave_lanes(self) -> None:
         """Move the weights out of the buffer that the next group takes over."""
@@ -141,3 +155,12 @@ class Label:
     def recentre(self) -> None:
         """Let the penalty of a free bias begin anew at the bias reached: a proximal step; the dual stays valid."""
         self.centre, self.bias = float(self.bias), np.float32(self.bias + self.offset)
+
+    def _costs(self) -> Doubles:
+        return np.where(self.signs > 0, self.cost_positive, self.cost_negative)
+
+    def _weights(self, design: Design, a: Doubles, w: Floats) -> float:
+        """Set w to sum a z x, rounded at the end; return |w|^2 before rounding."""
+        exact = clean_scratch("weights in float64", design.n_features, np.float64)
+        add_rows(*design.rows, self.rows, a * self.signs, exact)
+        return float(take_weights(exact, w))

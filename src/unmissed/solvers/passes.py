@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.kernels.ascent import dots
+from unmissed.kernels.exact import scores_exact
 from unmissed.kernels.lanes import LANES, list_awake, turn
 from unmissed.solvers.buffers import scratch
 from unmissed.solvers.design import Design, Floats, Rows
@@ -29,20 +29,22 @@ class Linear(Protocol):
 class Passes:
     """W in lanes and by label, and one number per row and lane: whatever the pass is about.
 
-    `lane_slack` and `label_slack` are the kernels of a loss, which see margins of negatives (kernels.lanes has those of
-    the squared hinge). The buffers belong to the thread: only one object of this class is in use in it at a time.
+    The buffers belong to the thread: only one object of this class is in use in it at a time.
     """
 
-    def __init__(self, design: Design, lane_slack: Any, label_slack: Any) -> None:
+    def __init__(self, design: Design) -> None:
         self.design = design
-        self._lane_slack, self._label_slack = lane_slack, label_slack
         self.lanes = scratch("weights in lanes", (design.n_features, LANES))
         self.weights = scratch("weights by label", (LANES, design.n_features))
         self.table = scratch("rows by lanes", (design.n_samples, LANES))
 
-    def slack(self, group: Sequence[Linear]) -> Iterable[Passed]:
-        """Return each label's loss over its negatives and the rows it violates; the bits are the same both ways."""
-        return self._alone(group) if len(group) <= ALONE else self._in_lanes(group)
+    def slack(self, group: Sequence[Linear], in_lanes: Any, alone: Any) -> Iterable[Passed]:
+        """Return each label's loss over its negatives and the rows it violates.
+
+        `in_lanes` and `alone` are the kernels of a loss, for LANES labels and for one, that give the same bits:
+        `kernels.lanes` and `kernels.exact` have those of the squared hinge.
+        """
+        return self._alone(group, alone) if len(group) <= ALONE else self._in_lanes(group, in_lanes)
 
     def into_lanes(self, group: Sequence[Linear]) -> Floats:
         """Put the weights of a group side by side; return the biases of the lanes."""
@@ -79,26 +81,26 @@ class Passes:
         parts = [slice(starts[lane], starts[lane + 1]) for lane in range(LANES)]
         return [(rows[part], entries[part]) for part in parts]
 
-    def scores(self, label: Linear, rows: Rows) -> Floats:
-        """Return the scores of some rows under one label."""
-        scores = np.empty(len(rows), np.float32)
-        dots(*self.design.rows, rows, label.w, label.bias, scores)
+    def scores(self, label: Linear, rows: Rows) -> npt.NDArray[np.float64]:
+        """Return the scores of some rows under one label, in float64."""
+        scores = np.empty(len(rows))
+        scores_exact(*self.design.rows, rows, label.w, label.bias, scores)
         return scores
 
-    def _in_lanes(self, group: Sequence[Linear]) -> list[Passed]:
+    def _in_lanes(self, group: Sequence[Linear], kernel: Any) -> list[Passed]:
         bias = self.into_lanes(group)
         loss = np.zeros(LANES)
         counts = np.zeros(LANES, np.int64)
-        self._lane_slack(*self.design.rows, self.lanes, bias, *self.lanes_of_rows(group), self.table, loss, counts)
+        kernel(*self.design.rows, self.lanes, bias, *self.lanes_of_rows(group), self.table, loss, counts)
         listed = self.positive_entries(counts)
         return [(float(loss[lane]), *listed[lane]) for lane in range(len(group))]
 
-    def _alone(self, group: Sequence[Linear]) -> Iterator[Passed]:
+    def _alone(self, group: Sequence[Linear], kernel: Any) -> Iterator[Passed]:
         slack = scratch("slack of one label", (self.design.n_samples,))
         is_positive = scratch("positives of one label", (self.design.n_samples,), np.bool_)
         for label in group:
             is_positive[:] = False
             is_positive[label.positives] = True
-            loss = self._label_slack(*self.design.rows, label.w, label.bias, is_positive, slack)
+            loss = kernel(*self.design.rows, label.w, label.bias, is_positive, slack)
             rows = np.flatnonzero(slack > 0).astype(np.int32)
             yield float(loss), rows, slack[rows]

@@ -19,8 +19,7 @@ _ROUNDS_TOGETHER = 2  # most labels are done after two; then those that are not 
 class Scheduled(Protocol):
     """A label as the schedule sees it."""
 
-    rounds: int
-    gap: float
+    done: bool
 
     def leave_lanes(self) -> None:
         """Move what the label owns out of buffers that the next group takes over."""
@@ -37,11 +36,11 @@ class Method(Protocol[M]):
         """Bring labels from their start to where rounds can mend them."""
 
     def round(self, group: Sequence[M]) -> None:
-        """Certify labels and count the round; those whose gap is too wide are improved, except in their last one."""
+        """Certify labels that are not done; note who is, and improve the others."""
 
 
-def run(labels: Sequence[L], method: Method[L], tol: float, max_rounds: int, keep: Callable[[L], None]) -> None:
-    """Solve labels to a gap of `tol` or for `max_rounds` rounds; `keep` takes each one that is done.
+def run(labels: Sequence[L], method: Method[L], keep: Callable[[L], None]) -> None:
+    """Take labels through the rounds of a method until all are done; `keep` takes each one then.
 
     What happens to a label depends on nothing but itself: groups decide only who shares a pass over X.
     """
@@ -50,7 +49,7 @@ def run(labels: Sequence[L], method: Method[L], tol: float, max_rounds: int, kee
     def settle(group: Sequence[L]) -> None:
         """Hand over labels that are done; the others wait for their next round."""
         for label in group:
-            if label.gap <= tol or label.rounds >= max_rounds:
+            if label.done:
                 keep(label)
             else:
                 label.leave_lanes()
@@ -60,9 +59,10 @@ def run(labels: Sequence[L], method: Method[L], tol: float, max_rounds: int, kee
         group = labels[left : left + LANES]
         method.approach(group)
         left_over: Sequence[L] = group
-        for _ in range(min(_ROUNDS_TOGETHER, max_rounds)):
-            method.round(left_over if len(left_over) <= ALONE else group)
-            left_over = [label for label in group if not label.gap <= tol]
+        for _ in range(_ROUNDS_TOGETHER):
+            if left_over:
+                method.round(left_over if len(left_over) <= ALONE else group)
+            left_over = [label for label in group if not label.done]
         settle(group)
         enough = LANES if left + LANES < len(labels) else 1
         while len(waiting) >= enough:

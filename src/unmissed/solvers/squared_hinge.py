@@ -81,5 +81,5 @@ class PreparedSquaredHinge:
             label.forget()
 
         method = DualAscent(self.design, solver.tol, solver.max_rounds)
-        schedule.run(labels, method, solver.tol, solver.max_rounds, keep)
+        schedule.run(labels, method, keep)
         return builder.build()

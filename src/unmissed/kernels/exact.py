@@ -1,0 +1,127 @@
+"""Scores, losses and weights in float64, of float32 numbers: what certificates are made of.
+
+A product of two float32 numbers is exact in float64, and sums are added in a fixed order, so the error of a result is
+bounded by the number of its terms times 2^-53 times the sum of their sizes.
+"""
+
+import numpy as np
+
+from unmissed._jit import kernel
+from unmissed.kernels.lanes import LANES
+from unmissed.losses.margin import squared_hinge_value
+
+_loss = kernel()(squared_hinge_value)
+
+
+@kernel()
+def lane_slack_exact(indptr, indices, values, W, bias, pos_indptr, pos_lanes, slack, loss, count):
+    """Do what `lanes.lane_slack` does with scores in float64; only what is written to `slack` is rounded."""
+    score = np.empty(LANES, np.float64)
+    for row in range(indptr.shape[0] - 1):
+        for lane in range(LANES):
+            score[lane] = bias[lane]
+        at, end = indptr[row], indptr[row + 1]
+        while at + 3 < end:
+            w0, w1, w2, w3 = W[indices[at]], W[indices[at + 1]], W[indices[at + 2]], W[indices[at + 3]]
+            v0, v1 = np.float64(values[at]), np.float64(values[at + 1])
+            v2, v3 = np.float64(values[at + 2]), np.float64(values[at + 3])
+            for lane in range(LANES):
+                score[lane] += (v0 * np.float64(w0[lane]) + v1 * np.float64(w1[lane])) + (
+                    v2 * np.float64(w2[lane]) + v3 * np.float64(w3[lane])
+                )
+            at += 4
+        while at < end:
+            w0 = W[indices[at]]
+            v0 = np.float64(values[at])
+            for lane in range(LANES):
+                score[lane] += v0 * np.float64(w0[lane])
+            at += 1
+        for place in range(pos_indptr[row], pos_indptr[row + 1]):
+            score[pos_lanes[place]] = -1.0
+        out = slack[row]
+        for lane in range(LANES):
+            out[lane] = max(1.0 + score[lane], 0.0)
+        for lane in range(LANES):
+            if score[lane] > -1.0:
+                loss[lane] += _loss(-score[lane])
+                count[lane] += out[lane] > 0
+
+
+@kernel()
+def row_score(indices, values, w, bias):
+    """Return x.w + bias in float64, adding as `lane_slack_exact` does."""
+    score = np.float64(bias)
+    quads = indices.shape[0] // 4
+    for quad in range(quads):
+        at = np.uint64(4 * quad)
+        at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
+        score += (
+            np.float64(values[at]) * np.float64(w[indices[at]]) + np.float64(values[at1]) * np.float64(w[indices[at1]])
+        ) + (
+            np.float64(values[at2]) * np.float64(w[indices[at2]])
+            + np.float64(values[at3]) * np.float64(w[indices[at3]])
+        )
+    for at in range(4 * quads, indices.shape[0]):
+        score += np.float64(values[at]) * np.float64(w[indices[at]])
+    return score
+
+
+@kernel()
+def label_slack_exact(indptr, indices, values, w, bias, is_positive, slack):
+    """Do what `lane_slack_exact` does for one label alone, adding in the same order; return the label's loss."""
+    loss = 0.0
+    for row in range(indptr.shape[0] - 1):
+        slack[row] = 0
+        if is_positive[row]:
+            continue
+        begin, end = indptr[row], indptr[row + 1]
+        score = row_score(indices[begin:end], values[begin:end], w, bias)
+        slack[row] = max(1.0 + score, 0.0)
+        if score > -1.0:
+            loss += _loss(-score)
+    return loss
+
+
+@kernel()
+def scores_exact(indptr, indices, values, rows, w, bias, scores):
+    """Set scores[t] = x.w + bias for the rows t of a list, in float64."""
+    for at in range(rows.shape[0]):
+        begin, end = indptr[rows[at]], indptr[rows[at] + 1]
+        scores[at] = row_score(indices[begin:end], values[begin:end], w, bias)
+
+
+@kernel()
+def add_rows(indptr, indices, values, rows, factors, w):
+    """Add factors[t] times row rows[t] to w, all in float64."""
+    for at in range(rows.shape[0]):
+        factor = np.float64(factors[at])
+        if factor != 0:
+            for place in range(indptr[rows[at]], indptr[rows[at] + 1]):
+                w[indices[place]] += factor * np.float64(values[place])
+
+
+@kernel()
+def squared_length(w):
+    """Return |w|^2, summed in float64 in a fixed order."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    quads = w.shape[0] // 4
+    for quad in range(quads):
+        at = 4 * quad
+        s0 += np.float64(w[at]) * np.float64(w[at])
+        s1 += np.float64(w[at + 1]) * np.float64(w[at + 1])
+        s2 += np.float64(w[at + 2]) * np.float64(w[at + 2])
+        s3 += np.float64(w[at + 3]) * np.float64(w[at + 3])
+    for at in range(4 * quads, w.shape[0]):
+        s0 += np.float64(w[at]) * np.float64(w[at])
+    return (s0 + s1) + (s2 + s3)
+
+
+@kernel()
+def take_weights(exact, w):
+    """Round weights of float64 to w, set them to 0 where they were, and return |w|^2 before rounding."""
+    square = 0.0
+    for at in range(exact.shape[0]):
+        square += exact[at] * exact[at]
+        w[at] = exact[at]
+        exact[at] = 0.0
+    return square

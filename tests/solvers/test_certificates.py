@@ -1,0 +1,133 @@
+"""A certificate is a bound whatever the numbers are, and features as users bring them are solved."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.solvers.problems import dense_weights, make_problem, solve
+from unmissed.kernels.exact import label_slack_exact, lane_slack_exact
+from unmissed.kernels.lanes import LANES
+from unmissed.solvers.squared_hinge import SquaredHinge
+
+WIDE = np.longdouble
+
+
+def wide_objective(X, y, point, costs, fit_bias):
+    """The objective of weights and, last, the bias, in extended precision."""
+    extended = np.column_stack([X, np.full(len(X), fit_bias is not False)]).astype(WIDE)
+    slack = np.maximum(0, 1 - np.where(y, 1, -1) * (extended @ point))
+    penalised = point[:-1] if fit_bias == "free" else point
+    return (penalised**2).sum() / 2 + (np.where(y, *costs) * slack**2).sum()
+
+
+def lower_points(X, y, costs, fit_bias, start):
+    """Walk down from some weights by Newton's method in float64, as a check that has nothing to do with the solver."""
+    extended = np.column_stack([X, np.full(len(X), fit_bias is not False)]).astype(float)
+    z, cost = np.where(y, 1.0, -1.0), np.where(y, *map(float, costs))
+    ridge = np.ones(extended.shape[1])
+    ridge[-1] = 0.0 if fit_bias == "free" else 1.0
+    point = start.astype(float)
+    for _ in range(15):
+        slack = np.maximum(0, 1 - z * (extended @ point))
+        gradient = ridge * point - 2 * extended.T @ (cost * z * slack)
+        active = extended[slack > 0]
+        H = np.diag(ridge) + 2 * active.T @ (cost[slack > 0, None] * active)
+        towards = -np.linalg.lstsq(H, gradient, rcond=None)[0]
+        for power in (0, 1, 3):
+            yield point + 0.5**power * towards
+        point = point + towards
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    scale=st.sampled_from([1e-2, 1.0, 1e2, 1e4, 1e6]),
+    cost=st.sampled_from([1e-2, 1.0, 1e2, 1e4, 1e6]),
+    fit_bias=st.sampled_from([True, False, "free"]),
+    shift=st.sampled_from([0.0, 10.0]),
+)
+@example(seed=0, scale=1e5, cost=1e4, fit_bias=False, shift=0.0)
+def test_no_certificate_claims_more_than_is_true(seed, scale, cost, fit_bias, shift):
+    rng = np.random.default_rng(seed)
+    n, d = rng.integers(2, 30), rng.integers(1, 6)
+    X = (scale * (rng.standard_normal((n, d)) + shift)).astype(np.float32)
+    y = X @ rng.standard_normal(d) + rng.choice([0, 0.5]) * scale * rng.standard_normal(n) > 0
+    costs = cost * rng.uniform(0.1, 10), cost
+    solver = SquaredHinge(prune=0.0, fit_bias=fit_bias)
+    shard = solve(solver, sp.csr_matrix(X), y[:, None], [costs[0]], [costs[1]])
+    point = np.append(dense_weights(shard, d)[0], shard.bias[0])
+    reached = wide_objective(X, y, point.astype(WIDE), costs, fit_bias)
+    assert reached <= shard.objective[0], "the objective is not understated"
+    assert shard.gap[0] > 1e-3 or shard.objective[0] <= reached * (1 + 1e-4), "nor is it far off"
+    least = (1 - WIDE(shard.gap[0])) * WIDE(shard.objective[0])
+    for other in lower_points(X, y, costs, fit_bias, point):
+        assert wide_objective(X, y, other.astype(WIDE), costs, fit_bias) >= least, "nothing is below the lower bound"
+
+
+def test_the_example_whose_gap_was_claimed_and_not_reached():
+    X = sp.csr_matrix([[1e5], [-1e5]], dtype=np.float32)
+    shard = solve(SquaredHinge(prune=0.0, fit_bias=False), X, [[1], [0]], [1e4], [1e4])
+    w = WIDE(dense_weights(shard, 1)[0, 0])
+    best = WIDE(0.5e-10)  # w = 1e-5, up to 1 in 10^14
+    reached = w**2 / 2 + 2 * WIDE(1e4) * max(0, 1 - WIDE(1e5) * w) ** 2
+    assert (reached - best) / reached <= shard.gap[0]
+    assert shard.gap[0] <= 1e-3
+
+
+def hard_problems():
+    rng = np.random.default_rng(0)
+    towards = rng.standard_normal(12)
+    counts = rng.poisson(50, (400, 12)).astype(np.float32)
+    normal = rng.standard_normal((400, 12)).astype(np.float32)
+    y = normal @ towards + 2 * rng.standard_normal(400) > 4
+    return {
+        "counts": (counts, (counts - 50) @ towards > 20, 1.0, True),
+        "counts, free bias": (counts, (counts - 50) @ towards > 20, 1.0, "free"),
+        "times 1000": (1000 * normal, y, 1.0, True),
+        "plus 100": (normal + 100, y, 1.0, True),
+        "large cost": (normal, y, 1e6, True),
+        "no bias": (1000 * normal, y, 1.0, False),
+        "free bias, small cost": (normal, y, 1e-4, "free"),
+        "free bias, tiny cost": (normal, y, 1e-7, "free"),
+    }
+
+
+@pytest.mark.parametrize("name", hard_problems())
+def test_features_of_any_scale_are_certified(name):
+    X, y, cost, fit_bias = hard_problems()[name]
+    shard = solve(SquaredHinge(tol=1e-4, prune=0.0, fit_bias=fit_bias), sp.csr_matrix(X), y[:, None], [cost], [cost])
+    assert shard.gap[0] <= 1e-4
+
+
+def test_bits_of_labels_that_newton_solves_do_not_depend_on_the_labels_beside():
+    rng = np.random.default_rng(1)
+    X = sp.csr_matrix(rng.poisson(20, (150, 8)).astype(np.float32))
+    Y = (rng.random((150, 12)) < 0.3).astype(np.float32)
+    together = solve(SquaredHinge(), X, Y)
+    alone = solve(SquaredHinge(), X, Y[:, :1])
+    assert alone.objective[0] == together.objective[0]
+    assert np.array_equal(dense_weights(alone, 8)[0], dense_weights(together, 8)[0])
+
+
+@pytest.mark.kernel
+def test_exact_passes_give_the_same_bits_in_lanes_and_alone():
+    X, _ = make_problem(3, n_samples=25, n_features=19)
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((19, LANES)).astype(np.float32)
+    bias = rng.standard_normal(LANES).astype(np.float32)
+    rows = X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data
+    slack, loss, count = np.empty((25, LANES), np.float32), np.zeros(LANES), np.zeros(LANES, np.int64)
+    starts, lanes = np.append(np.zeros(3, np.int64), np.ones(23, np.int64)), np.array([5], np.int32)
+    lane_slack_exact(*rows, W, bias, starts, lanes, slack, loss, count)
+    scores = X.toarray().astype(np.float64) @ W.astype(np.float64) + bias
+    expected = np.maximum(0, 1 + scores)
+    expected[2, 5] = 0
+    assert slack == pytest.approx(expected, rel=1e-6, abs=1e-7)
+    assert np.array_equal(count, (slack > 0).sum(axis=0))
+    for lane in (0, 5, 63):
+        is_positive, alone = (np.arange(25) == 2) & (lane == 5), np.empty(25, np.float32)
+        total = label_slack_exact(*rows, W[:, lane].copy(), bias[lane], is_positive, alone)
+        assert total == loss[lane]
+        assert np.array_equal(alone, slack[:, lane])
