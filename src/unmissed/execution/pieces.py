@@ -162,6 +162,8 @@ class OnDisk:
             with suppress(FileNotFoundError):  # another process was faster
                 os.rename(folder, aside)
                 shutil.rmtree(aside)
+            with suppress(OSError):  # the folder above goes with its last piece
+                folder.parent.rmdir()
 
     def listed(self) -> list[str]:
         """Return the keys of the folders that hold a piece, sorted."""

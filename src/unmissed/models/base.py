@@ -239,6 +239,14 @@ class Model(Estimator, ABC):
         X = check_X(X, self.n_features_in_)
         return scale_rows(X) if self._unit_rows else X
 
+    def _chosen(self, labels: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return chosen labels as an array, or refuse what is no list of labels."""
+        chosen = np.atleast_1d(np.asarray(labels))
+        known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
+        if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):
+            raise InputError(f"labels are whole numbers from 0 to {self.n_labels_ - 1}")
+        return chosen.astype(np.int64)
+
     def _ready(self, work: Work) -> Work:
         if work.executor is None:
             work.executor = Threads(getattr(self, "n_jobs", None))

@@ -88,11 +88,7 @@ class Linear(Model):
     def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return the scores of chosen labels, (n_samples, len(labels)); all labels at once would not fit in memory."""
         self._check_fitted()
-        chosen = np.atleast_1d(np.asarray(labels))
-        known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
-        if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):
-            raise InputError(f"labels are whole numbers from 0 to {self.n_labels_ - 1}")
-        return scoring.scores_of(self._checked(X), self.shards_, chosen.astype(np.int64))
+        return scoring.scores_of(self._checked(X), self.shards_, self._chosen(labels))
 
     def certificate(self) -> Certificate:
         """Return each label's relative duality gap, that of its solution before pruning."""

@@ -28,6 +28,10 @@ class Method:
 METHODS: dict[str, Method] = {
     "dismec": Method("unmissed.models.dismec:DiSMEC", "one squared-hinge SVM per label"),
     "pw-dismec": Method("unmissed.models.dismec:PWDiSMEC", "the same with propensity-weighted positives"),
+    "leml": Method("unmissed.models.leml:LEML", "a linear map of low rank from features to labels"),
+    "sleec": Method(
+        "unmissed.models.sleec:SLEEC", "votes of the nearest rows in embeddings that keep label neighbours"
+    ),
     "popularity": Method("unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row"),
 }
 """Every method by name; classes are imported when they are needed."""

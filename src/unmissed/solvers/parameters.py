@@ -37,6 +37,12 @@ def check_rounds(max_rounds: Any) -> None:
         raise InputError(f"max_rounds must be a whole number, at least 1; got {max_rounds!r}")
 
 
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if not _is_whole(value) or value < least:
+        raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
+
+
 def check_seed(random_state: Any) -> None:
     """Refuse a seed that is not a whole number of at most 62 bits."""
     if not _is_whole(random_state) or not 0 <= random_state < _MOST_SEED:

@@ -1,0 +1,167 @@
+"""What LEML and SLEEC promise beyond the contract of every model."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.runs.corpora import small_corpus
+from unmissed import LEML, SLEEC
+from unmissed.errors import InputError
+from unmissed.execution import InMemory, Work
+from unmissed.propensity import Constant
+
+TRAIN, TEST = small_corpus()
+HAS_FAISS = importlib.util.find_spec("faiss") is not None
+
+
+@pytest.fixture(scope="module")
+def leml():
+    return LEML(n_components=8).fit(TRAIN.X, TRAIN.Y)
+
+
+def test_scores_are_products_of_embedded_rows_and_label_factors(leml):
+    dense = leml.embed(TEST.X) @ leml.labels_.T
+    np.testing.assert_allclose(leml.decision_function(TEST.X, [3, 0, 7]), dense[:, [3, 0, 7]], atol=1e-5)
+    assert np.array_equal(leml.predict(TEST.X, 0.25).toarray() > 0, dense >= 0.25)
+    ranking = leml.rank(TEST.X, 4)
+    np.testing.assert_allclose(ranking.scores, -np.sort(-dense, axis=1)[:, :4], atol=1e-5)
+    found = leml.explain(5)
+    unit = sp.csr_matrix(TEST.X / np.maximum(np.sqrt(TEST.X.multiply(TEST.X).sum(axis=1)), 1e-30))
+    np.testing.assert_allclose(unit @ found.weights + found.constant, dense[:, 5], atol=1e-4)
+
+
+def test_the_constant_feature_is_learned_or_left_out(leml):
+    assert leml.constant_.any()
+    assert not LEML(n_components=4, fit_bias=False).fit(TRAIN.X, TRAIN.Y).constant_.any()
+
+
+def test_entries_outside_the_mask_do_not_matter_and_those_inside_do():
+    rng = np.random.default_rng(0)
+    observed = rng.random(TRAIN.Y.shape) < 0.5
+    other = np.where(observed, TRAIN.Y.toarray(), rng.random(TRAIN.Y.shape) < 0.3)
+
+    def fit(Y, mask):
+        return LEML(n_components=4, max_alternations=2).fit(TRAIN.X, Y, observed=mask).labels_
+
+    expected = fit(TRAIN.Y, observed)
+    np.testing.assert_array_equal(fit(other.astype(float), sp.csc_matrix(observed.astype(float))), expected)
+    assert not np.array_equal(fit(other.astype(float), None), expected)
+    np.testing.assert_allclose(fit(TRAIN.Y, np.ones(TRAIN.Y.shape)), fit(TRAIN.Y, None), atol=0.1)
+
+
+def test_labels_lost_by_known_propensities_are_ranked_better_with_the_unbiased_loss():
+    rng = np.random.default_rng(0)
+    n, n_labels = 4000, 6
+    truth = sp.csr_matrix((np.ones(n), (np.arange(n), rng.integers(0, n_labels, n))), shape=(n, n_labels))
+    p = np.array([1.0, 0.2, 1.0, 0.2, 1.0, 0.2])
+    seen = truth.multiply(rng.random((n, n_labels)) < p)
+    X = np.ones((n, 1))  # nothing to go by: scores are the shares of labels
+
+    def score(**more):
+        model = LEML(n_components=3, penalty=1e-3, fit_bias=False, tol=1e-9, max_alternations=30, **more)
+        return model.fit(X, sp.csr_matrix(seen)).decision_function(X[:1], np.arange(n_labels))[0]
+
+    from unmissed.propensity import FromTable
+
+    np.testing.assert_allclose(
+        score(weighting="unbiased", propensity=FromTable(p)), np.full(n_labels, 1 / 6), atol=0.03
+    )
+    np.testing.assert_allclose(score(), p / 6, atol=0.02)
+
+
+def test_a_killed_training_goes_on_from_its_last_state_not_from_the_start():
+    class StopError(Exception):
+        pass
+
+    def stop(done, total):
+        if done == 2:
+            raise StopError
+
+    model = LEML(n_components=4, max_alternations=4, tol=1e-12)
+    pieces = InMemory()
+    with pytest.raises(StopError):
+        model.fit(TRAIN.X, TRAIN.Y, work=Work(pieces, progress=stop))
+    assert pieces.listed() == ["state/002"]
+    told = []
+    model.fit(TRAIN.X, TRAIN.Y, work=Work(pieces, progress=lambda done, total: told.append(done)))
+    assert told[0] == 2
+    assert pieces.listed() == ["factors"]
+    assert len(model.objectives_) == 8
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"loss": "cubic"}, "unknown loss 'cubic'"),
+        ({"weighting": "tail"}, "unknown weighting 'tail'"),
+        ({"weighting": "unbiased", "loss": "logistic"}, "needs the squared loss"),
+        ({"n_components": 0}, "n_components must be a whole number"),
+        ({"penalty": 0}, "penalty must be a positive number"),
+        ({"max_alternations": 1.5}, "max_alternations must be"),
+        ({"tol": -1}, "tol must be"),
+        ({"random_state": -1}, "random_state must be"),
+    ],
+)
+def test_leml_refuses_parameters_that_make_no_problem(params, message):
+    with pytest.raises(InputError, match=message):
+        LEML(**params).fit(TRAIN.X, TRAIN.Y)
+
+
+def test_a_mask_of_another_shape_or_beside_propensities_is_refused():
+    with pytest.raises(InputError, match="observed has the shape"):
+        LEML().fit(TRAIN.X, TRAIN.Y, observed=np.ones((2, 2)))
+    with pytest.raises(InputError, match="takes the place of a mask"):
+        LEML(weighting="unbiased", propensity=Constant(0.5)).fit(TRAIN.X, TRAIN.Y, observed=np.ones(TRAIN.Y.shape))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"votes": 0}, "votes must be"),
+        ({"n_learners": True}, "n_learners must be"),
+        ({"cluster_size": -5}, "cluster_size must be"),
+        ({"penalty": "much"}, "penalty must be"),
+        ({"sparsity": -1}, "sparsity must be"),
+        ({"search": "guess"}, "unknown search 'guess'; known: exact, hnsw"),
+        ({"random_state": 0.5}, "random_state must be"),
+    ],
+)
+def test_sleec_refuses_parameters_that_make_no_problem(params, message):
+    with pytest.raises(InputError, match=message):
+        SLEEC(**params).fit(TRAIN.X, TRAIN.Y)
+
+
+def test_scores_are_shares_of_votes_within_the_cluster_of_the_row():
+    model = SLEEC(n_components=6, n_learners=2, cluster_size=30, votes=4).fit(TRAIN.X, TRAIN.Y)
+    assert len(model.learners_) == 2
+    assert min(len(learner.clusters) for learner in model.learners_) > 1
+    ranking = model.rank(TEST.X, 3)
+    assert set(np.unique(ranking.scores[ranking.labels >= 0])) <= {np.float32(votes / 8) for votes in range(1, 9)}
+    for learner in model.learners_:
+        assert sorted(np.concatenate([one.members for one in learner.clusters])) == list(range(TRAIN.n_samples))
+    assert model.facts()["clusters"] == sum(len(learner.clusters) for learner in model.learners_)
+
+
+def test_learners_differ_and_the_seed_decides():
+    one = SLEEC(n_components=6, n_learners=2, cluster_size=30).fit(TRAIN.X, TRAIN.Y)
+    first, second = (learner.clusters[0].members for learner in one.learners_)
+    assert not np.array_equal(first, second)
+    other = SLEEC(n_components=6, n_learners=2, cluster_size=30, random_state=1).fit(TRAIN.X, TRAIN.Y)
+    assert not np.array_equal(other.learners_[0].clusters[0].members, first)
+
+
+def test_without_faiss_its_search_is_refused_in_one_line(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    with pytest.raises(InputError, match=r"needs faiss; install unmissed\[neighbours\]"):
+        SLEEC(search="hnsw").fit(TRAIN.X, TRAIN.Y)
+
+
+@pytest.mark.skipif(not HAS_FAISS, reason="faiss is not installed")
+def test_the_graph_search_finds_almost_what_the_exact_one_finds_and_the_same_each_time():
+    params = {"n_components": 6, "n_learners": 2, "votes": 5}
+    exact = SLEEC(**params).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 1).labels
+    graph = [SLEEC(search="hnsw", **params).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 1) for _ in range(2)]
+    assert (graph[0].labels == exact).mean() > 0.9
+    np.testing.assert_array_equal(graph[0].scores, graph[1].scores)

@@ -1,0 +1,160 @@
+"""LEML's half-steps against dense closed forms, and the alternation's laws."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+from tests.solvers.problems import make_problem
+from unmissed.execution import Threads
+from unmissed.solvers.leml import State, alternate, begin, make_halves
+
+PENALTY = 0.7
+RANK = 3
+
+
+def problem(seed: int = 0) -> tuple[Any, Any, Any, Any, Any]:
+    """Rows, labels, a mask of observed entries, and factors to start from."""
+    X, Y = make_problem(seed, n_samples=70, n_features=12, n_labels=9)
+    X.data = X.data.astype(np.float32)
+    rng = np.random.default_rng(seed + 1)
+    observed = sp.csr_matrix((rng.random(Y.shape) < 0.4).astype(np.float32))
+    W = rng.standard_normal((12, RANK)).astype(np.float32)
+    H = rng.standard_normal((9, RANK)).astype(np.float32)
+    return X, Y, observed, W, H
+
+
+def exact(X: Any, Y: Any, loss: str = "squared", **others: Any) -> Any:
+    """Halves that are solved as far as float32 goes."""
+    settings: dict[str, Any] = {"penalty": PENALTY, "tol": 1e-6, "max_steps": 200, "newton": 30}
+    return make_halves(X, Y, Threads(2), loss=loss, **settings | others)
+
+
+def losses(loss: str, Y: Any, scores: Any) -> Any:
+    """The loss of each entry."""
+    z = 2 * Y - 1
+    if loss == "squared":
+        return 0.5 * (scores - Y) ** 2
+    return np.logaddexp(0, -z * scores) if loss == "logistic" else np.maximum(0, 1 - z * scores) ** 2
+
+
+def ridge(design: Any, targets: Any) -> Any:
+    """The dense solution of min |targets - design v|^2/2 + PENALTY/2 |v|^2."""
+    return np.linalg.solve(design.T @ design + PENALTY * np.eye(design.shape[1]), design.T @ targets)
+
+
+@pytest.mark.parametrize("propensity", [1.0, 0.4])
+def test_the_features_half_is_the_ridge_on_the_kronecker_product(propensity):
+    X, Y, _, W, H = problem()
+    inverse = None if propensity == 1 else np.linspace(1, 1 / propensity, Y.shape[1])
+    targets = Y.toarray() * (1 if inverse is None else inverse)
+    solved = exact(X, Y, inverse_propensities=inverse).solve_features(W, H)
+    expected = ridge(np.kron(X.toarray(), H), targets.ravel()).reshape(W.shape)
+    np.testing.assert_allclose(solved, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("propensity", [1.0, 0.4])
+def test_the_labels_half_is_one_ridge_per_label(propensity):
+    X, Y, _, W, H = problem()
+    inverse = None if propensity == 1 else np.linspace(1, 1 / propensity, Y.shape[1])
+    targets = Y.toarray() * (1 if inverse is None else inverse)
+    embedded = X @ W
+    solved = exact(X, Y, inverse_propensities=inverse).solve_labels(H, embedded)
+    np.testing.assert_allclose(solved, ridge(embedded.astype(float), targets).T, atol=2e-5)
+
+
+def test_masked_halves_are_ridges_over_the_observed_entries_alone():
+    X, Y, observed, W, H = problem()
+    rows, labels = observed.nonzero()
+    seen = Y.toarray()[rows, labels]
+    hidden = Y.toarray()
+    hidden[observed.toarray() == 0] = 1  # what is not observed is not looked at
+    halves = exact(X, sp.csr_matrix(hidden), observed=observed)
+    design = np.einsum("ef,er->efr", X.toarray()[rows], H[labels]).reshape(len(rows), -1)
+    np.testing.assert_allclose(halves.solve_features(W, H), ridge(design, seen).reshape(W.shape), atol=2e-4)
+    embedded = X @ W
+    solved = halves.solve_labels(H, embedded)
+    for label in range(Y.shape[1]):
+        of_label = labels == label
+        np.testing.assert_allclose(
+            solved[label], ridge(embedded[rows[of_label]].astype(float), seen[of_label]), atol=2e-4
+        )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+def test_other_losses_reach_what_a_dense_minimiser_reaches(loss, masked):
+    X, Y, observed, W, H = problem()
+    mask = observed.toarray() if masked else np.ones(Y.shape)
+    halves = exact(X, Y, loss, observed=observed if masked else None)
+
+    def of_features(flat):
+        scores = X.toarray() @ flat.reshape(W.shape) @ H.T
+        return (mask * losses(loss, Y.toarray(), scores)).sum() + PENALTY / 2 * (flat @ flat)
+
+    def of_labels(flat):
+        scores = (X @ W) @ flat.reshape(H.shape).T
+        return (mask * losses(loss, Y.toarray(), scores)).sum() + PENALTY / 2 * (flat @ flat)
+
+    best = minimize(of_features, W.ravel().astype(float), method="L-BFGS-B", options={"maxfun": 10**6}).fun
+    assert of_features(halves.solve_features(W, H).ravel().astype(float)) <= best * (1 + 1e-5)
+    best = minimize(of_labels, H.ravel().astype(float), method="L-BFGS-B", options={"maxfun": 10**6}).fun
+    assert of_labels(halves.solve_labels(H, X @ W).ravel().astype(float)) <= best * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared-hinge"])
+def test_the_objective_recorded_is_that_of_the_dense_formula_and_never_rises(loss, masked):
+    X, Y, observed, _, _ = problem(3)
+    halves = exact(X, Y, loss, observed=observed if masked else None, tol=1e-2, max_steps=10, newton=2)
+    state = alternate(halves, begin(12, 9, RANK, 5), most=8, tol=0, keep=lambda _: None)
+    scores = X.toarray() @ state.features @ state.labels.T
+    mask = observed.toarray() if masked else 1.0
+    expected = (mask * losses(loss, Y.toarray(), scores)).sum()
+    expected += PENALTY / 2 * ((state.features**2).sum() + (state.labels**2).sum())
+    assert state.objectives[-1] == pytest.approx(expected, rel=1e-5)
+    assert (np.diff(state.objectives) <= 0).all()
+    assert state.objectives[-1] < 0.9 * state.objectives[0]
+
+
+def test_the_unbiased_objective_is_theorem_1_entry_by_entry():
+    X, Y, _, W, H = problem()
+    p = np.linspace(0.3, 1, Y.shape[1])
+    halves = exact(X, Y, inverse_propensities=1 / p)
+    scores, y = X.toarray() @ W @ H.T, Y.toarray()
+    positive, negative = losses("squared", 1.0, scores), losses("squared", 0.0, scores)
+    expected = np.where(y == 1, positive / p + (1 - 1 / p) * negative, negative).sum()
+    expected += PENALTY / 2 * ((W**2).sum() + (H**2).sum())
+    assert halves.objective(W, H, X @ W) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_half_that_raises_the_objective_is_left_out():
+    X, Y, _, W, H = problem()
+    halves = exact(X, Y)
+    low = halves.objective(W, H, X @ W)
+    halves.solve_features = lambda features, labels: features * 100
+    halves.solve_labels = lambda labels, embedded: labels * 100
+    state = alternate(halves, State(W, H, (low + 1, low)), most=2, tol=0, keep=lambda _: None)
+    np.testing.assert_array_equal(state.features, W)
+    np.testing.assert_array_equal(state.labels, H)
+    assert state.objectives == (low + 1, low, low, low)
+    assert state.done
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_any_number_of_threads_and_going_on_from_a_kept_state_give_the_same_bits(loss, masked):
+    X, Y = make_problem(2, n_samples=900, n_features=40, n_labels=30)
+    observed = sp.csr_matrix((np.random.default_rng(0).random(Y.shape) < 0.3).astype(np.float32)) if masked else None
+    kept: list[State] = []
+    results = []
+    for n_jobs in (1, 3):
+        halves = make_halves(X, Y, Threads(n_jobs), loss=loss, penalty=0.5, observed=observed)
+        results.append(alternate(halves, begin(40, 30, 8, 1), most=3, tol=0, keep=kept.append))
+    results.append(alternate(halves, kept[0], most=3, tol=0, keep=kept.append))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0].features, other.features)
+        np.testing.assert_array_equal(results[0].labels, other.labels)
+        assert results[0].objectives == other.objectives
