@@ -22,6 +22,7 @@ _PUBLIC = {
     "load_model": "unmissed.runs",
     "make_corpus": "unmissed.data",
     "open_run": "unmissed.runs",
+    "scorer": "unmissed.models.scorer",
     "unbiased": "unmissed.losses",
 }
 __all__ = ["__version__", *_PUBLIC]

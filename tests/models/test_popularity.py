@@ -27,7 +27,7 @@ def test_more_places_than_labels_are_padded():
 
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, lambda M: M.toarray().astype(bool)])
 def test_labels_may_come_in_any_form(form):
-    assert Popularity().fit(X, form(Y)).label_counts_.tolist() == [3, 1, 3, 0]
+    assert Popularity().fit(X, form(Y)).counts_.tolist() == [3, 1, 3, 0]
 
 
 def test_rows_may_be_none():
@@ -38,7 +38,7 @@ def test_new_labels_are_numbered_after_the_old_ones():
     model = Popularity().fit(X, Y[:, :2])
     model.fit_labels(X, Y[:, 2:])
     assert model.n_labels_ == 4
-    assert model.label_counts_.tolist() == [3, 1, 3, 0]
+    assert model.counts_.tolist() == [3, 1, 3, 0]
     assert model.pieces_.listed() == ["labels/00000000", "labels/00000002"]
 
 
@@ -51,7 +51,7 @@ def test_a_finished_count_is_not_made_again():
     work = Work()
     Popularity().fit(X, Y, work=work)
     other = Popularity().fit(X, sparse.csr_matrix((4, 4), dtype=np.float32), work=Work(work.pieces))
-    assert other.label_counts_.tolist() == [3, 1, 3, 0]
+    assert other.counts_.tolist() == [3, 1, 3, 0]
 
 
 def test_what_it_cannot_do_is_said_in_one_line():

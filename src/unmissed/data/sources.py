@@ -201,10 +201,10 @@ def _load_json(path: PathLike, like: Dataset | None, text: TextFeatures | None, 
         raise InputError(f"{path}: holds no documents; expected one JSON object a line")
     Y, names, n_unknown = json_lines.binarize(label_lists, None if like is None else like.label_names)
     if text is not None and text.is_fitted:
-        X = text.transform(texts, progress)
+        X = text.transform(texts, progress=progress)
     else:
         text = TextFeatures() if text is None else dataclasses.replace(text)
-        X = text.fit_transform(texts, progress)
+        X = text.fit_transform(texts, progress=progress)
     return Dataset(
         X,
         Y,

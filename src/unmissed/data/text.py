@@ -47,7 +47,10 @@ class TextFeatures:
     _known: tuple[list[str] | None, dict[str, int]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shortest, longest = self.ngrams = (int(self.ngrams[0]), int(self.ngrams[1]))
+        given: Any = self.ngrams
+        if not isinstance(given, tuple):  # a list, as JSON gives it; a tuple stays itself, as scikit-learn's clone asks
+            self.ngrams = (int(given[0]), int(given[1]))
+        shortest, longest = self.ngrams
         if not 1 <= shortest <= longest:
             raise InputError(f"ngrams is {self.ngrams}; expected two numbers with 1 <= shortest <= longest")
         if self.min_df < 1:
@@ -70,13 +73,38 @@ class TextFeatures:
         """Whether terms and their weights have been learned."""
         return self.terms_ is not None
 
-    def fit(self, texts: Sequence[str], progress: Progress = silent) -> TextFeatures:
-        """Learn terms and their weights from training documents."""
-        self.fit_transform(texts, progress)
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the options by name, as scikit-learn's pipelines ask for them."""
+        return {"ngrams": self.ngrams, "min_df": self.min_df, "max_features": self.max_features, "smooth": self.smooth}
+
+    def set_params(self, **params: Any) -> TextFeatures:
+        """Set options by name; what was learned stays until the next fit."""
+        unknown = sorted(params.keys() - self.get_params().keys())
+        if unknown:
+            raise InputError(f"TextFeatures has no option {unknown[0]!r}; it has {', '.join(self.get_params())}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        self.__post_init__()
         return self
 
-    def fit_transform(self, texts: Sequence[str], progress: Progress = silent) -> sparse.csr_matrix:
-        """Learn from training documents, and return their features."""
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that this turns texts into features and needs no labels."""
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type="transformer",
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=[]),
+            input_tags=InputTags(string=True, two_d_array=False),
+        )
+
+    def fit(self, texts: Sequence[str], y: Any = None, *, progress: Progress = silent) -> TextFeatures:
+        """Learn terms and their weights from training documents; `y` is not looked at."""
+        self.fit_transform(texts, progress=progress)
+        return self
+
+    def fit_transform(self, texts: Sequence[str], y: Any = None, *, progress: Progress = silent) -> sparse.csr_matrix:
+        """Learn from training documents, and return their features; `y` is not looked at."""
         counter = self._counter()
         try:
             counts = counter.fit_transform(_told(texts, progress))
@@ -86,7 +114,7 @@ class TextFeatures:
         self.idf_ = inverse_document_frequency(counts, smooth=self.smooth)
         return weigh_terms(counts, self.idf_)
 
-    def transform(self, texts: Iterable[str], progress: Progress = silent) -> sparse.csr_matrix:
+    def transform(self, texts: Iterable[str], *, progress: Progress = silent) -> sparse.csr_matrix:
         """Return the features of documents; terms that training did not know are left out."""
         if self.terms_ is None or self.idf_ is None:
             raise NotFittedError("these text features have not been fitted; call fit with the training texts first")
@@ -95,7 +123,7 @@ class TextFeatures:
     def count_terms(self, texts: Sequence[str], progress: Progress = silent) -> int:
         """Return how many features `fit` would make of these texts, without weighing them."""
         if self.min_df > 1 or self.max_features is not None:
-            return len(TextFeatures(**self.options).fit(texts, progress).terms_ or ())
+            return len(TextFeatures(**self.options).fit(texts, progress=progress).terms_ or ())
         terms: set[str] = set()
         for text in _told(texts, progress):
             terms.update(self._analyze(text))

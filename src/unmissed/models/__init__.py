@@ -17,6 +17,7 @@ _PUBLIC = {
     "find_model": "registry",
     "make_model": "registry",
     "register": "registry",
+    "scorer": "scorer",
 }
 __all__ = sorted(_PUBLIC)
 

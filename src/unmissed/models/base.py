@@ -16,8 +16,9 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError, NotFittedError
 from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
-from unmissed.matrices import check_X
+from unmissed.matrices import check_X, check_Y
 from unmissed.models.estimator import Estimator
+from unmissed.models.frames import check_feature_names, match_labels, open_features, open_labels
 from unmissed.models.rows import Rows, check_k, scale_rows
 from unmissed.ranking import Ranking
 
@@ -92,6 +93,10 @@ class Model(Estimator, ABC):
 
     n_features_in_: int
     n_labels_: int
+    classes_: npt.NDArray[Any]
+    label_counts_: npt.NDArray[np.int64]
+    n_samples_: int
+    feature_names_in_: npt.NDArray[np.object_]
     pieces_: Pieces
 
     @abstractmethod
@@ -111,12 +116,20 @@ class Model(Estimator, ABC):
 
         Parameters
         ----------
-        X : sparse matrix or array, (n_samples, n_features); or, without Y, the path of a store, which stays on the disk
-        Y : sparse matrix or array of 0 and 1, (n_samples, n_labels)
+        X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which stays
+            on the disk
+        Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels), or one list of names per row
         work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
             and in threads by default
         """
-        self.fit_rows(self.check_rows(X, Y), work)
+        X, feature_names = open_features(X)
+        Y, names = open_labels(Y)
+        rows = self.check_rows(X, Y)
+        self.fit_rows(rows, work)
+        self.label_counts_, self.n_samples_ = rows.label_counts, rows.n_samples
+        if names is not None:
+            self.classes_ = names
+        self._set_feature_names(feature_names)
         self._warn_of_missed(0)
         return self
 
@@ -129,9 +142,18 @@ class Model(Estimator, ABC):
     def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
         """Learn further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
         self._check_fitted()
+        first, before = self.n_labels_, self.classes_
+        X, feature_names = open_features(X)
+        check_feature_names(feature_names, getattr(self, "feature_names_in_", None))
+        Y_new, names = open_labels(Y_new)
         rows = self.check_rows(X, Y_new, self.n_features_in_)
-        first = self.n_labels_
+        if (names is None) != (before.dtype != object):
+            raise InputError("old and new labels must all have names, or none of them")
         self.fit_more(rows, Work(pieces=Overlay(self.pieces_)) if work is None else work)
+        if names is not None:
+            self.classes_ = np.concatenate([before, names])
+        if hasattr(self, "label_counts_"):
+            self.label_counts_ = np.concatenate([self.label_counts_, rows.label_counts])
         self._warn_of_missed(first)
         return self
 
@@ -146,12 +168,19 @@ class Model(Estimator, ABC):
         self._check_fitted()
         return self._rank(self._checked(X), check_k(k))
 
+    def score(self, X: Any, Y: Any) -> float:
+        """Return P@1: the share of rows whose best label is right."""
+        best = self.rank(X, 1).labels[:, 0]
+        truth = check_Y(match_labels(Y, self.classes_) if hasattr(self, "classes_") else Y, len(best))
+        right = np.asarray(truth[np.arange(len(best)), np.maximum(best, 0)]).ravel() * (best >= 0)
+        return float(right.mean())
+
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
         self._cannot("give every label a score to compare with a threshold; use rank")
 
-    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Return the scores of chosen labels, (n_samples, len(labels))."""
+    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
+        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._cannot("give the scores of chosen labels; use rank")
 
     def certificate(self) -> Certificate | None:
@@ -178,7 +207,8 @@ class Model(Estimator, ABC):
         Parameters
         ----------
         path : the folder, which must not exist
-        names : `label_names`, `label_titles`, `label_counts`, `n_samples`, `feature_names` or `text`, for who opens it
+        names : `label_names`, `label_titles`, `label_counts`, `n_samples`, `feature_names` or `text`, for who opens it;
+            names and counts that `fit` saw need not be given
         """
         self._check_fitted()
         _runs().save(self, path, **names)
@@ -210,6 +240,7 @@ class Model(Estimator, ABC):
                 setattr(self, name, value)
             raise
         self.pieces_ = used.kept()
+        self.classes_ = np.arange(n_labels)
         return self
 
     def check_rows(self, X: Any, Y: Any, n_features: int | None = None) -> Rows:
@@ -230,12 +261,21 @@ class Model(Estimator, ABC):
         """Learn further labels, numbered from `n_labels_` on, and leave them in `work.pieces`."""
         self._cannot("take in new labels; train it again on all of them")
 
+    def _set_feature_names(self, names: npt.NDArray[np.object_] | None) -> None:
+        """Keep the names of a data frame's columns, or forget those of an earlier fit."""
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
     @property
     def _unit_rows(self) -> bool:
         return bool(getattr(self, "unit_rows", False))
 
     def _checked(self, X: Any) -> sp.csr_matrix:
         """Check the rows to rank and scale them where that is wanted."""
+        X, names = open_features(X)
+        check_feature_names(names, getattr(self, "feature_names_in_", None))
         X = check_X(X, self.n_features_in_)
         return scale_rows(X) if self._unit_rows else X
 

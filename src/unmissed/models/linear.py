@@ -15,6 +15,7 @@ from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
+_MOST_BYTES = 2**31  # of scores that are given at once
 _LAYOUT = {
     "features": (np.int32, 1),
     "starts": (np.int64, 1),
@@ -85,10 +86,39 @@ class Linear(Model):
         self._check_fitted()
         return scoring.decide(self._checked(X), self.shards_, self.n_labels_, threshold, self.n_jobs)
 
-    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Return the scores of chosen labels, (n_samples, len(labels)); all labels at once would not fit in memory."""
+    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
+        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels)).
+
+        Scores of all labels that would take more than 2 GiB are refused; `rank` gives the best of any number.
+        """
         self._check_fitted()
-        return scoring.scores_of(self._checked(X), self.shards_, self._chosen(labels))
+        rows = self._checked(X)
+        if labels is None:
+            n_bytes = 4 * rows.shape[0] * self.n_labels_
+            if n_bytes > _MOST_BYTES:
+                raise InputError(
+                    f"the scores of {rows.shape[0]:,} rows and {self.n_labels_:,} labels would take "
+                    f"{n_bytes / 2**30:,.1f} GiB; name the labels, or use rank for the best ones"
+                )
+            labels = np.arange(self.n_labels_)
+        return scoring.scores_of(rows, self.shards_, self._chosen(labels))
+
+    @property
+    def coef_(self) -> sp.csr_matrix:
+        """The weights as a sparse matrix, (n_labels, n_features), made when it is asked for."""
+        self._check_fitted()
+        parts = []
+        for shard in self.shards_:
+            features = np.repeat(shard.features, np.diff(shard.starts))
+            shape = (shard.n_labels, self.n_features_in_)
+            parts.append(sp.coo_matrix((shard.weights, (shard.labels, features)), shape=shape))
+        return sp.csr_matrix(sp.vstack([sp.coo_matrix((0, self.n_features_in_), dtype=np.float32), *parts]))
+
+    @property
+    def intercept_(self) -> npt.NDArray[np.float32]:
+        """The constant of each label."""
+        self._check_fitted()
+        return self._joined("bias", np.float32)
 
     def certificate(self) -> Certificate:
         """Return each label's relative duality gap, that of its solution before pruning."""

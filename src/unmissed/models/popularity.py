@@ -47,7 +47,7 @@ class Counted:
 class Popularity(Model):
     """Score label l by its number of positives among the training rows, whatever the row."""
 
-    label_counts_: npt.NDArray[np.int64]
+    counts_: npt.NDArray[np.int64]
 
     def _fit(self, rows: Rows, work: Work) -> None:
         self._count(rows, 0, work)
@@ -68,13 +68,13 @@ class Popularity(Model):
                 raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
             found.append(_counts_of(piece))
             first += found[-1].size
-        self.label_counts_ = np.concatenate(found)
-        if self.label_counts_.size != self.n_labels_:
+        self.counts_ = np.concatenate(found)
+        if self.counts_.size != self.n_labels_:
             raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k most frequent labels, the same ones for each row; equal counts in rising order of label."""
-        counts = self.label_counts_
+        counts = self.counts_
         best = np.lexsort((np.arange(counts.size), -counts))[:k]
         labels = np.full(k, -1, dtype=np.int32)
         scores = np.full(k, -np.inf, dtype=np.float32)

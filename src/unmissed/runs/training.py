@@ -109,7 +109,7 @@ def extend(
 
 
 def save(
-    model: Model,
+    model: Any,
     path: str | os.PathLike[str],
     *,
     label_names: list[str] | None = None,
@@ -119,7 +119,16 @@ def save(
     text: TextFeatures | None = None,
     n_samples: int | None = None,
 ) -> Run:
-    """Write a model that was fitted in memory as a new run; opened again, it ranks bit for bit the same."""
+    """Write a model that was fitted in memory as a new run; opened again, it ranks bit for bit the same.
+
+    `model` may also be a scikit-learn pipeline of `TextFeatures` and a model: the run then takes text.
+    """
+    if hasattr(model, "steps"):
+        text, model = _steps_of(model)
+    label_names = _names(label_names, model, "classes_")
+    feature_names = None if text is not None else _names(feature_names, model, "feature_names_in_")
+    if label_counts is None and n_samples is None and hasattr(model, "n_samples_"):
+        label_counts, n_samples = model.label_counts_, model.n_samples_
     recipe = Recipe.of(model, None if text is None else text.options)
     folder = RunFolder(path)
     if not folder.is_new():
@@ -147,6 +156,23 @@ def save(
 def _changing(folder: RunFolder, share: Share) -> AbstractContextManager[None]:
     """Keep other shares from the manifest; whoever is alone need not wait."""
     return nullcontext() if share.is_all else folder.changing()
+
+
+def _steps_of(pipeline: Any) -> tuple[TextFeatures, Model]:
+    """Return the two steps of a pipeline that a run can hold, or say why it cannot."""
+    steps = [step for _, step in pipeline.steps]
+    if len(steps) == 2 and isinstance(steps[0], TextFeatures) and isinstance(steps[1], Model):
+        return steps[0], steps[1]
+    kinds = ", ".join(type(step).__name__ for step in steps)
+    raise InputError(f"a run can hold a pipeline of TextFeatures and a model, not of {kinds}")
+
+
+def _names(given: list[str] | None, model: Model, kept: str) -> list[str] | None:
+    """Return the names that were given, else those that the model was fitted with, if there were any."""
+    found = getattr(model, kept, None)
+    if given is not None or found is None or found.dtype != object:
+        return given
+    return [str(name) for name in found]
 
 
 def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:

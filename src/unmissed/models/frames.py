@@ -1,0 +1,92 @@
+"""What scikit-learn users bring: data frames with named columns, and labels as lists of names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from unmissed.errors import InputError
+
+Names = npt.NDArray[np.object_]
+
+
+def open_features(X: Any) -> tuple[Any, Names | None]:
+    """Return the numbers of a data frame and the names of its columns; anything else is returned as it is."""
+    if not _is_frame(X):
+        return X, None
+    return _numbers(X), _column_names(X)
+
+
+def check_feature_names(found: Names | None, expected: Names | None) -> None:
+    """Refuse a data frame whose columns are not those that the model was fitted on, in their order."""
+    if found is None or expected is None or np.array_equal(found, expected):
+        return
+    missing = [name for name in expected if name not in set(found)]
+    if missing:
+        raise InputError(f"X has no column {missing[0]!r}, which the model was fitted on")
+    extra = [name for name in found if name not in set(expected)]
+    if extra:
+        raise InputError(f"X has a column {extra[0]!r}, which the model was not fitted on")
+    raise InputError("X has the columns that the model was fitted on in another order")
+
+
+def open_labels(Y: Any) -> tuple[Any, Names | None]:
+    """Return labels as a matrix of 0 and 1, and their names: those of a data frame's columns, or those in the lists.
+
+    Lists of names, one list per row, become columns in sorted order. Anything else is returned as it is.
+    """
+    if _is_frame(Y):
+        return _numbers(Y), _column_names(Y)
+    if _is_lists_of_names(Y):
+        lists = [sorted(set(row)) for row in Y]
+        names = sorted({name for row in lists for name in row})
+        column = {name: place for place, name in enumerate(names)}
+        indices = np.array([column[name] for row in lists for name in row], np.int32)
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
+        matrix = sp.csr_matrix((np.ones(len(indices), np.float32), indices, starts), shape=(len(lists), len(names)))
+        return matrix, np.array(names, dtype=object)
+    return Y, None
+
+
+def match_labels(Y: Any, classes: Names) -> Any:
+    """Return labels in the columns of a fitted model; names that it does not know are refused."""
+    matrix, names = open_labels(Y)
+    if names is None:
+        return matrix
+    column = {name: place for place, name in enumerate(classes)}
+    unknown = [name for name in names if name not in column]
+    if unknown:
+        raise InputError(f"the model does not know the label {unknown[0]!r}")
+    found = sp.coo_matrix(matrix)
+    columns = np.array([column[name] for name in names], np.int64)
+    return sp.csr_matrix((found.data, (found.row, columns[found.col])), shape=(found.shape[0], len(classes)))
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def _numbers(frame: Any) -> Any:
+    if hasattr(frame, "sparse") and all(getattr(kind, "subtype", None) is not None for kind in frame.dtypes):
+        return frame.sparse.to_coo().tocsr()
+    return frame.to_numpy()
+
+
+def _column_names(frame: Any) -> Names | None:
+    names = list(frame.columns)
+    return np.array(names, dtype=object) if names and all(isinstance(name, str) for name in names) else None
+
+
+def _is_lists_of_names(Y: Any) -> bool:
+    """Tell whether Y is one collection of names per row; rows without a label may be there."""
+    if sp.issparse(Y) or isinstance(Y, str) or not isinstance(Y, Sequence | np.ndarray):
+        return False
+    if isinstance(Y, np.ndarray) and (Y.dtype != object or Y.ndim != 1):
+        return False
+    rows = [row for row in Y if isinstance(row, list | tuple | set | frozenset) and len(row)]
+    named = [all(isinstance(name, str) for name in row) for row in rows]
+    return bool(rows) and all(named) and all(isinstance(row, list | tuple | set | frozenset) for row in Y)

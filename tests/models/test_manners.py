@@ -1,0 +1,141 @@
+"""scikit-learn's manners: frames and names in, model selection over pipelines, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+
+from tests.runs.corpora import small_corpus
+from unmissed import DiSMEC, Popularity, PWDiSMEC, load_model, open_run, scorer
+from unmissed.data import TextFeatures
+from unmissed.errors import InputError
+from unmissed.metrics import evaluate
+from unmissed.models import linear
+from unmissed.propensity import Constant, Jain
+from unmissed.runs import save
+
+TRAIN, TEST = small_corpus()
+TEXTS = ["cod net", "court judge", "cod quota", "milk bread", "judge appeal", "bread cheese"] * 3
+TAGS = [["fish"], ["law"], ["fish", "trade"], ["food"], ["law"], ["food", "trade"]] * 3
+
+
+def test_lists_of_names_become_classes():
+    X = TextFeatures().fit_transform(TEXTS)
+    model = DiSMEC(n_jobs=1).fit(X, TAGS)
+    assert model.classes_.tolist() == ["fish", "food", "law", "trade"]
+    best = model.rank(X[:2], 1).labels[:, 0]
+    assert model.classes_[best].tolist() == ["fish", "law"]
+    assert model.score(X, TAGS) == 1.0
+    with pytest.raises(InputError, match="does not know the label 'sport'"):
+        model.score(X, [["sport"]] * len(TEXTS))
+
+
+def test_frames_name_features_and_labels_and_other_columns_are_refused():
+    X = pd.DataFrame(TextFeatures().fit_transform(TEXTS).toarray(), columns=list("abcdefghi"))
+    Y = pd.DataFrame({name: [name in tags for tags in TAGS] for name in ("fish", "food", "law", "trade")})
+    model = DiSMEC(n_jobs=1).fit(X, Y)
+    assert model.feature_names_in_.tolist() == list("abcdefghi")
+    assert model.classes_.tolist() == ["fish", "food", "law", "trade"]
+    plain = DiSMEC(n_jobs=1).fit(X.to_numpy(), Y.to_numpy())
+    assert np.array_equal(model.rank(X, 3).scores, plain.rank(X.to_numpy(), 3).scores)
+    with pytest.raises(InputError, match="in another order"):
+        model.rank(X[list("ihgfedcba")])
+    with pytest.raises(InputError, match="no column 'a'"):
+        model.rank(X.rename(columns={"a": "z"}))
+    assert not hasattr(model.fit(X.to_numpy(), Y), "feature_names_in_"), "names of an earlier fit are forgotten"
+
+
+def test_sparse_frames_are_taken():
+    X = TextFeatures().fit_transform(TEXTS)
+    frame = pd.DataFrame.sparse.from_spmatrix(X, columns=[f"f{j}" for j in range(X.shape[1])])
+    found = DiSMEC(n_jobs=1).fit(frame, TAGS).rank(frame, 2)
+    assert np.array_equal(found.scores, DiSMEC(n_jobs=1).fit(X, TAGS).rank(X, 2).scores)
+
+
+def test_names_and_counts_that_fit_saw_are_saved(tmp_path):
+    X = TextFeatures().fit_transform(TEXTS)
+    DiSMEC(n_jobs=1).fit(X, TAGS).save(tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert run.label_names == ["fish", "food", "law", "trade"]
+    assert run.label_counts.tolist() == [6, 6, 6, 6]
+    assert run.propensities(Constant(0.5)).tolist() == [0.5] * 4
+
+
+def test_new_labels_bring_their_names():
+    X = TextFeatures().fit_transform(TEXTS)
+    model = DiSMEC(n_jobs=1).fit(X, TAGS)
+    model.fit_labels(X, [["new"] if place % 2 else [] for place in range(len(TEXTS))])
+    assert model.classes_.tolist() == ["fish", "food", "law", "trade", "new"]
+    assert model.label_counts_.tolist() == [6, 6, 6, 6, 9]
+    with pytest.raises(InputError, match="all have names"):
+        model.fit_labels(X, np.ones((len(TEXTS), 1)))
+
+
+def test_weights_and_all_scores_come_on_request(monkeypatch):
+    model = DiSMEC(n_jobs=1, unit_rows=False, block_size=16).fit(TRAIN.X, TRAIN.Y)
+    scores = model.decision_function(TEST.X)
+    assert scores.shape == (TEST.n_samples, TRAIN.n_labels)
+    assert scores == pytest.approx(TEST.X @ model.coef_.T + model.intercept_, abs=1e-4)
+    monkeypatch.setattr(linear, "_MOST_BYTES", 4 * TEST.n_samples * TRAIN.n_labels - 1)
+    with pytest.raises(InputError, match=r"would take .* GiB"):
+        model.decision_function(TEST.X)
+
+
+def test_scikit_learn_knows_what_it_is_and_sets_parameters_inside_the_propensity():
+    model = PWDiSMEC(n_jobs=1)
+    assert is_classifier(model)
+    assert clone(model.set_params(propensity__a=0.6)).propensity == Jain(0.6, 1.5)
+    assert model.get_params()["propensity__b"] == 1.5
+    for name in ("nonsense", "propensity__nonsense", "C__a"):
+        with pytest.raises(InputError, match="has no parameter"):
+            model.set_params(**{name: 1})
+    assert repr(model) == "PWDiSMEC(n_jobs=1, propensity=Jain(a=0.6, b=1.5))"
+    assert repr(Popularity()) == "Popularity()"
+
+
+@pytest.mark.parametrize("metric", ["P@1", "PSP@3", "nDCG@5"])
+def test_a_scorer_is_the_metric_with_the_propensities_of_the_rows_that_were_fitted(metric):
+    model = DiSMEC(n_jobs=1).fit(TRAIN.X, TRAIN.Y)
+    cut = int(metric[-1])
+    inverse = 1 / Jain().fit(TRAIN.label_counts, TRAIN.n_samples)
+    expected = evaluate(model.rank(TEST.X, cut), TEST.Y, inverse, cut)[metric]
+    assert scorer(metric)(model, TEST.X, TEST.Y) == expected
+    if metric == "PSP@3":
+        assert scorer(metric, Constant(0.5))(model, TEST.X, TEST.Y) != expected
+
+
+def test_scorers_refuse_what_is_no_metric_or_no_model():
+    with pytest.raises(InputError, match="P@1 or PSP@5"):
+        scorer("precision")
+    model = DiSMEC(n_jobs=1).fit(TRAIN.X, TRAIN.Y)
+    with pytest.raises(InputError, match="no metric 'MAP@3'"):
+        scorer("MAP@3")(model, TEST.X, TEST.Y)
+    with pytest.raises(InputError, match="fitted model of this package"):
+        scorer()(DiSMEC(), TEST.X, TEST.Y)
+
+
+def test_grid_search_chooses_over_a_pipeline_that_can_be_saved_as_a_run(tmp_path):
+    pipeline = Pipeline([("text", TextFeatures()), ("model", PWDiSMEC(n_jobs=1))])
+    grid = {"model__C": [0.1, 1.0], "model__weighting": ["none", "tail"], "text__min_df": [1]}
+    Y = np.array([[name in tags for name in ("fish", "food", "law", "trade")] for tags in TAGS], float)
+    search = GridSearchCV(pipeline, grid, scoring=scorer("PSP@1"), cv=2, refit=True, error_score="raise")
+    search.fit(TEXTS, Y)
+    assert set(search.best_params_) == set(grid)
+    assert 0 <= search.best_score_ <= 1
+    save(search.best_estimator_, tmp_path / "run", label_names=["fish", "food", "law", "trade"])
+    assert open_run(tmp_path / "run").suggest("cod quota net", 1)[0][0] == "fish"
+    assert isinstance(load_model(tmp_path / "run"), PWDiSMEC)
+
+
+def test_a_pipeline_of_other_steps_is_refused_as_a_run(tmp_path):
+    pipeline = Pipeline([("model", DiSMEC(n_jobs=1))]).fit(TRAIN.X, TRAIN.Y)
+    with pytest.raises(InputError, match="a pipeline of TextFeatures and a model, not of DiSMEC"):
+        save(pipeline, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_cross_validation_works_on_a_model_alone():
+    assert len(cross_val_score(DiSMEC(n_jobs=1), TRAIN.X, TRAIN.Y.toarray(), cv=2, scoring=scorer("P@1"))) == 2
+    assert len(cross_val_score(DiSMEC(n_jobs=1), TRAIN.X, TRAIN.Y.toarray(), cv=2)) == 2, "its own score"
