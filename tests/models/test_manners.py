@@ -12,7 +12,7 @@ from unmissed import DiSMEC, Popularity, PWDiSMEC, load_model, open_run, scorer
 from unmissed.data import TextFeatures
 from unmissed.errors import InputError
 from unmissed.metrics import evaluate
-from unmissed.models import linear
+from unmissed.models import base
 from unmissed.propensity import Constant, Jain
 from unmissed.runs import save
 
@@ -78,7 +78,7 @@ def test_weights_and_all_scores_come_on_request(monkeypatch):
     scores = model.decision_function(TEST.X)
     assert scores.shape == (TEST.n_samples, TRAIN.n_labels)
     assert scores == pytest.approx(TEST.X @ model.coef_.T + model.intercept_, abs=1e-4)
-    monkeypatch.setattr(linear, "_MOST_BYTES", 4 * TEST.n_samples * TRAIN.n_labels - 1)
+    monkeypatch.setattr(base, "MOST_BYTES", 4 * TEST.n_samples * TRAIN.n_labels - 1)
     with pytest.raises(InputError, match=r"would take .* GiB"):
         model.decision_function(TEST.X)
 

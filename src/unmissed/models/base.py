@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn, Self
@@ -21,6 +21,8 @@ from unmissed.models.estimator import Estimator
 from unmissed.models.frames import check_feature_names, match_labels, open_features, open_labels
 from unmissed.models.rows import Rows, check_k, scale_rows
 from unmissed.ranking import Ranking
+
+MOST_BYTES = 2**31  # of scores that are given at once
 
 
 class UncertifiedWarning(UserWarning):
@@ -122,9 +124,13 @@ class Model(Estimator, ABC):
         work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
             and in threads by default
         """
+        return self._fit_as_brought(X, Y, work, lambda rows: rows)
+
+    def _fit_as_brought(self, X: Any, Y: Any, work: Work | None, adjust: Callable[[Rows], Rows]) -> Self:
+        """Learn from what a user brings; `adjust` lets a system add to the rows once they are checked."""
         X, feature_names = open_features(X)
         Y, names = open_labels(Y)
-        rows = self.check_rows(X, Y)
+        rows = adjust(self.check_rows(X, Y))
         self.fit_rows(rows, work)
         self.label_counts_, self.n_samples_ = rows.label_counts, rows.n_samples
         if names is not None:
@@ -180,7 +186,10 @@ class Model(Estimator, ABC):
         self._cannot("give every label a score to compare with a threshold; use rank")
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
-        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
+        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels)).
+
+        Scores of all labels that would take more than 2 GiB are refused; `rank` gives the best of any number.
+        """
         self._cannot("give the scores of chosen labels; use rank")
 
     def certificate(self) -> Certificate | None:
@@ -279,8 +288,16 @@ class Model(Estimator, ABC):
         X = check_X(X, self.n_features_in_)
         return scale_rows(X) if self._unit_rows else X
 
-    def _chosen(self, labels: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return chosen labels as an array, or refuse what is no list of labels."""
+    def _chosen(self, labels: npt.ArrayLike | None, n_samples: int = 1) -> npt.NDArray[np.int64]:
+        """Return chosen labels as an array, or refuse what is no list of labels; None means all."""
+        if labels is None:
+            n_bytes = 4 * n_samples * self.n_labels_
+            if n_bytes > MOST_BYTES:
+                raise InputError(
+                    f"the scores of {n_samples:,} rows and {self.n_labels_:,} labels would take "
+                    f"{n_bytes / 2**30:,.1f} GiB; name the labels, or use rank for the best ones"
+                )
+            return np.arange(self.n_labels_)
         chosen = np.atleast_1d(np.asarray(labels))
         known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
         if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):

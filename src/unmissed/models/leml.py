@@ -96,7 +96,7 @@ class LEML(Model):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, Y: Any, *, observed: Any = None, work: Work | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, *, work: Work | None = None, observed: Any = None) -> Self:
         """Learn from rows and their labels, or from those of their labels that were observed.
 
         Parameters
@@ -106,8 +106,11 @@ class LEML(Model):
         observed : sparse matrix or array of the shape of Y; an entry of Y counts where it is not 0; all by default
         work : as in `Model.fit`
         """
-        rows = self.check_rows(X, Y)
-        return self.fit_rows(ObservedRows(rows.X, rows.Y, rows.unit_rows, _check_observed(observed, rows)), work)
+
+        def masked(rows: Rows) -> Rows:
+            return ObservedRows(rows.X, rows.Y, rows.unit_rows, _check_observed(observed, rows))
+
+        return self._fit_as_brought(X, Y, work, masked)
 
     def _fit(self, rows: Rows, work: Work) -> None:
         self._check()
@@ -215,11 +218,11 @@ class LEML(Model):
         ones = np.ones(len(rows), np.float32)
         return sp.csr_matrix((ones, (rows, labels)), shape=(len(embedded), self.n_labels_))
 
-    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Return the scores of chosen labels, (n_samples, len(labels))."""
+    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
+        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._check_fitted()
-        chosen = self._chosen(labels)
         embedded = self.embed(X)
+        chosen = self._chosen(labels, len(embedded))
         out = np.empty((len(embedded), len(chosen)), np.float32)
 
         def one(rows: slice, first: int, scores: Floats) -> None:

@@ -15,7 +15,6 @@ from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
-_MOST_BYTES = 2**31  # of scores that are given at once
 _LAYOUT = {
     "features": (np.int32, 1),
     "starts": (np.int64, 1),
@@ -87,21 +86,10 @@ class Linear(Model):
         return scoring.decide(self._checked(X), self.shards_, self.n_labels_, threshold, self.n_jobs)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
-        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels)).
-
-        Scores of all labels that would take more than 2 GiB are refused; `rank` gives the best of any number.
-        """
+        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._check_fitted()
         rows = self._checked(X)
-        if labels is None:
-            n_bytes = 4 * rows.shape[0] * self.n_labels_
-            if n_bytes > _MOST_BYTES:
-                raise InputError(
-                    f"the scores of {rows.shape[0]:,} rows and {self.n_labels_:,} labels would take "
-                    f"{n_bytes / 2**30:,.1f} GiB; name the labels, or use rank for the best ones"
-                )
-            labels = np.arange(self.n_labels_)
-        return scoring.scores_of(rows, self.shards_, self._chosen(labels))
+        return scoring.scores_of(rows, self.shards_, self._chosen(labels, rows.shape[0]))
 
     @property
     def coef_(self) -> sp.csr_matrix:
