@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.ranking import Ranking
@@ -65,6 +66,85 @@ def test_true_ties_of_float64_scores_stand_in_rising_order_of_label():
     ranking = Ranking.sort([[3, 1, 2]], np.full((1, 3), 1 / 3))
     assert ranking.labels.tolist() == [[1, 2, 3]]
     assert len(set(ranking.scores[0].tolist())) == 1
+
+
+@given(st.integers(0, 2**32), st.integers(1, 7), st.booleans())
+def test_a_score_matrix_sparse_or_dense_gives_its_best_labels(seed, k, whole):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-3, 4, size=(6, 5)) if whole else rng.normal(size=(6, 5))
+    missing = rng.random(scores.shape) < 0.3
+    stored = sparse.csr_matrix((scores[~missing], np.nonzero(~missing)), shape=scores.shape)  # zeros stay stored
+    dense = np.where(missing, -np.inf, scores)
+    expected = np.full((6, k), -1)
+    for row in range(6):
+        best = sorted(np.flatnonzero(~missing[row]), key=lambda label: (-scores[row, label], label))[:k]
+        expected[row, : len(best)] = best
+    for matrix in (dense, dense.tolist(), stored, stored.tocsc(), sparse.coo_array(stored)):
+        ranking = Ranking.from_scores(matrix, k)
+        np.testing.assert_array_equal(ranking.labels, expected)
+        found = np.take_along_axis(scores, np.maximum(expected, 0), 1)
+        np.testing.assert_allclose(ranking.scores, np.where(expected < 0, -np.inf, found), rtol=1e-6)
+
+
+def test_a_tall_score_matrix_is_ranked_some_rows_at_a_time(monkeypatch):
+    scores = np.random.default_rng(0).normal(size=(23, 5))
+    whole = Ranking.from_scores(scores, 3)
+    monkeypatch.setattr("unmissed.ranking._AT_ONCE", 20)
+    np.testing.assert_array_equal(Ranking.from_scores(scores, 3).labels, whole.labels)
+
+
+def test_near_ties_of_a_score_matrix_keep_their_order():
+    scores = 1 + np.array([[0.0, 1e-12, 2e-12]])
+    for matrix in (scores, sparse.csr_matrix(scores)):
+        assert Ranking.from_scores(matrix, 3).labels.tolist() == [[2, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (np.array([[0.0, 1], [np.nan, 0]]), "row 1 has a score that is not a number"),
+        (sparse.csr_matrix(np.array([[0.0, 1], [np.nan, 0]])), "row 1 has a score that is not a number"),
+        (np.zeros(3), r"not float64 of shape \(3,\)"),
+        (np.array([["a"]]), "a matrix of numbers"),
+    ],
+)
+def test_what_is_no_score_matrix_is_refused(scores, message):
+    with pytest.raises(InputError, match=message):
+        Ranking.from_scores(scores, 1)
+    with pytest.raises(InputError, match="at least 1 place"):
+        Ranking.from_scores(np.zeros((1, 1)), 0)
+
+
+def test_labels_as_listed_keep_their_order_and_lower_only_what_stands_against_it():
+    ranking = Ranking.as_listed([[3, 1, 2, -1]], [[0.5, 0.5, 0.5, -np.inf]])
+    assert ranking.labels.tolist() == [[3, 1, 2, -1]]
+    below = np.nextafter(np.float32(0.5), np.float32(0))
+    assert ranking.scores.tolist() == [[0.5, below, below, -np.inf]]
+    with pytest.raises(InputError, match="row 1 of the ranking is not in order"):
+        Ranking.as_listed([[3, 1], [0, 1]], [[0.5, 0.5], [0.1, 0.2]])
+    with pytest.raises(InputError, match="one shape"):
+        Ranking.as_listed([[3, 1]], [[0.5]])
+
+
+def test_a_ranking_knows_the_names_of_its_labels_by_their_digest(tmp_path):
+    names = ["a", "b", "c"]
+    ranking = Ranking.sort([[0, 2]], [[1.0, 2.0]]).of_names(names)
+    back = Ranking.load(ranking.save(tmp_path / "r.npz"))
+    assert back.names_digest == ranking.names_digest == back.top(1).names_digest
+    back.check_names(names, "here")
+    back.check_names([*names, "d"], "here")  # labels that came later
+    back.check_names(None, "here")
+    Ranking.sort([[0]], [[1.0]]).of_names(None).check_names(["x"], "here")
+    for wrong in (["a", "b"], ["a", "c", "b"], ["a", "b", "x"], ["ab", "", "c"]):
+        with pytest.raises(InputError, match="one of 3 labels that are not those of here"):
+            back.check_names(wrong, "here")
+
+
+@pytest.mark.parametrize("digest", [np.array(b"3:xyz"), np.array([b"3:"]), np.array(7), np.array(b"")])
+def test_a_damaged_digest_is_refused(tmp_path, digest):
+    np.savez(tmp_path / "r.npz", labels=np.array([[0]]), scores=np.array([[1.0]]), names_digest=digest)
+    with pytest.raises(InputError, match=r"r.npz: its digest of label names is damaged"):
+        Ranking.load(tmp_path / "r.npz")
 
 
 def test_scores_may_be_whole_numbers():

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.archive import file_aside
 from unmissed.errors import InputError
 from unmissed.files import read_npz
+from unmissed.matrices import canonical_csr
+
+_AT_ONCE = 1 << 22  # scores of a dense matrix that are sorted at a time
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,12 @@ class Ranking:
     ----------
     labels : int32 array of shape (n_samples, k)
     scores : float32 array of shape (n_samples, k)
+    names_digest : what `digest_names` makes of the names of the labels that the numbers mean, or None where nobody said
     """
 
     labels: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
+    names_digest: str | None = None
 
     def __post_init__(self) -> None:
         labels, scores = np.asarray(self.labels), np.asarray(self.scores)
@@ -74,38 +83,95 @@ class Ranking:
         return cls(labels, _apart(labels, kept) if given.dtype == np.float64 else kept)
 
     @classmethod
-    def from_scores(cls, scores: npt.ArrayLike, k: int) -> Ranking:
-        """Rank the columns of a dense (n_samples, n_labels) array of scores and keep the k best."""
-        scores = np.asarray(scores, dtype=np.float32)
-        n_labels = scores.shape[1]
-        best = cls.sort(np.broadcast_to(np.arange(n_labels, dtype=np.int32), scores.shape), scores).top(k)
-        empty = ((0, 0), (0, max(k - n_labels, 0)))
-        return cls(np.pad(best.labels, empty, constant_values=-1), np.pad(best.scores, empty, constant_values=-np.inf))
+    def from_scores(cls, scores: Any, k: int) -> Ranking:
+        """Keep the k best labels of each row of a score matrix (n_samples, n_labels), sparse or dense.
+
+        Of a sparse matrix the stored entries are candidates, whatever their score, and nothing else is; of a dense one
+        every label. A score of -inf says that a label is none.
+        """
+        if k < 1:
+            raise InputError(f"a ranking keeps at least 1 place, not {k}")
+        if sparse.issparse(scores):
+            return cls.sort(*_best_stored(canonical_csr(scores, "the score matrix"), k))
+        dense = np.asarray(scores)
+        if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+            raise InputError(
+                f"scores are a matrix of numbers, rows by labels, not {dense.dtype} of shape {dense.shape}"
+            )
+        return cls.sort(*_best_dense(dense, k))
+
+    @classmethod
+    def as_listed(cls, labels: npt.ArrayLike, scores: npt.ArrayLike) -> Ranking:
+        """Take labels that are in order already, best first, with scores that were rounded after they had been ranked.
+
+        Where rounding made a tie of two labels that stand against the order of ties, the later score is kept as the
+        next smaller float32.
+        """
+        listed, given = _as_labels(np.asarray(labels)), np.asarray(scores, dtype=np.float32)
+        if listed.ndim == 2 and listed.shape == given.shape:
+            falls = (given[:, :-1] >= given[:, 1:]).all(axis=1, keepdims=True)
+            given = np.where(falls, _apart(listed, given), given)  # a row whose scores rise is refused as it is
+        return cls(listed, given)
 
     def top(self, k: int) -> Ranking:
         """Keep the first `k` places, or all where there are fewer."""
         if k < 1:
             raise InputError(f"a ranking keeps at least 1 place, not {k}")
-        return Ranking(self.labels[:, :k], self.scores[:, :k])
+        return replace(self, labels=self.labels[:, :k], scores=self.scores[:, :k])
+
+    def of_names(self, names: Sequence[str] | None) -> Ranking:
+        """Return the ranking with a digest of its labels' names, so that no other labels are taken for them."""
+        return self if names is None else replace(self, names_digest=digest_names(names))
+
+    def check_names(self, names: Sequence[str] | None, source: str) -> None:
+        """Refuse labels that are not those that were ranked; further labels behind them do not matter."""
+        if self.names_digest is None or names is None:
+            return
+        n_labels = int(self.names_digest.partition(":")[0])
+        if len(names) < n_labels or digest_names(names[:n_labels]) != self.names_digest:
+            raise InputError(
+                f"the ranking is one of {n_labels} labels that are not those of {source}: other names, or another order"
+            )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the ranking to a `.npz` file, aside first and then renamed into place."""
         target = Path(path)
         with file_aside(target) as aside:
-            np.savez(aside, labels=self.labels, scores=self.scores)
+            known: dict[str, Any] = {"labels": self.labels, "scores": self.scores}
+            if self.names_digest is not None:
+                known["names_digest"] = np.array(self.names_digest.encode())
+            np.savez(aside, **known)
         return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ranking:
         """Read what `save` wrote."""
         what = "a ranking file (.npz with labels and scores)"
-        stored = read_npz(path, ("labels", "scores"), what)
-        if stored.keys() != {"labels", "scores"}:
+        stored = read_npz(path, ("labels", "scores", "names_digest"), what)
+        if stored.keys() | {"names_digest"} != {"labels", "scores", "names_digest"}:
             raise InputError(f"{path}: not {what}: it has {', '.join(stored) or 'neither'}")
+        digest = stored.pop("names_digest", None)
         try:
-            return cls(stored["labels"], stored["scores"])
+            return cls(stored["labels"], stored["scores"], None if digest is None else _as_digest(digest))
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def digest_names(names: Sequence[str]) -> str:
+    """Return the number of names and a SHA-256 of them in their order, as text with a colon between."""
+    state = hashlib.sha256()
+    for name in names:
+        encoded = name.encode(errors="surrogatepass")
+        state.update(len(encoded).to_bytes(8, "little") + encoded)
+    return f"{len(names)}:{state.hexdigest()}"
+
+
+def _as_digest(stored: npt.NDArray[Any]) -> str:
+    """Return the digest that a file holds as bytes."""
+    text = stored.item().decode("ascii", errors="replace") if stored.dtype.kind == "S" and stored.ndim == 0 else ""
+    if not re.fullmatch(r"[0-9]{1,10}:[0-9a-f]{64}", text):
+        raise InputError("its digest of label names is damaged")
+    return text
 
 
 def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
@@ -115,6 +181,42 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
         raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 where a place is empty")
     return labels.astype(np.int32, copy=False)
+
+
+def _best_stored(matrix: sparse.csr_matrix, k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    """Return the labels and scores of each row's k largest stored entries."""
+    values = matrix.data.astype(np.float64)
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    _refuse_nan(values, rows)
+    order = np.lexsort((matrix.indices, -values, rows))
+    place = np.arange(values.size) - np.repeat(matrix.indptr[:-1], np.diff(matrix.indptr))
+    kept = place < k
+    labels = np.full((matrix.shape[0], k), -1, dtype=np.int32)
+    scores = np.full(labels.shape, -np.inf)
+    labels[rows[kept], place[kept]] = matrix.indices[order][kept]
+    scores[rows[kept], place[kept]] = values[order][kept]
+    return np.where(scores == -np.inf, -1, labels).astype(np.int32), scores
+
+
+def _best_dense(matrix: npt.NDArray[Any], k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    """Return the labels and scores of each row's k largest entries, some rows at a time."""
+    n_samples, n_labels = matrix.shape
+    labels = np.full((n_samples, k), -1, dtype=np.int32)
+    scores = np.full(labels.shape, -np.inf)
+    height = max(1, _AT_ONCE // max(n_labels, 1))
+    for begin in range(0, n_samples, height):
+        part = matrix[begin : begin + height].astype(np.float64)
+        _refuse_nan(part.ravel(), np.repeat(np.arange(begin, begin + len(part)), n_labels))
+        best = np.argsort(-part, axis=1, kind="stable")[:, :k]  # stable: among equals the smaller label leads
+        labels[begin : begin + height, : best.shape[1]] = best
+        scores[begin : begin + height, : best.shape[1]] = np.take_along_axis(part, best, 1)
+    return np.where(scores == -np.inf, -1, labels).astype(np.int32), scores
+
+
+def _refuse_nan(values: npt.NDArray[np.float64], rows: npt.NDArray[np.int64]) -> None:
+    wrong = np.isnan(values)
+    if wrong.any():
+        raise InputError(f"row {rows[int(np.argmax(wrong))]} has a score that is not a number")
 
 
 def _apart(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -158,6 +158,22 @@ def test_groups_of_labels_are_named_by_the_share_of_labels_that_they_cover(case,
     assert re.search(r"│ \d+ - 100 % +│", out)
 
 
+def test_a_table_of_propensities_needs_no_training_set(case, capsys):
+    folder = case[0]
+    np.savetxt(folder / "p.txt", np.linspace(0.1, 1, 20))
+    words = ["evaluate", str(folder / "good.npz"), "--truth", str(folder / "test.txt"), "--bootstrap", "0"]
+    with pytest.raises(SystemExit) as ended:
+        run([*words, "--propensity", f"table:{folder / 'p.txt'}"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert f"inverse propensities from the table {folder / 'p.txt'}." in out
+    assert "rarest first" not in out
+    with pytest.raises(SystemExit) as ended:
+        run(words)
+    assert ended.value.code == 2
+    assert "propensities come from the counts of the training set" in capsys.readouterr().err
+
+
 def test_marks_of_labels_unknown_to_training_are_counted_and_named(tmp_path, capsys):
     train = [{"text": "x", "labels": ["a"]}, {"text": "y", "labels": ["b"]}, {"text": "z", "labels": ["a"]}]
     test = [{"text": "x", "labels": ["a", "new"]}, {"text": "y", "labels": ["newer"]}]

@@ -11,7 +11,7 @@ from scipy import sparse
 from tests.cli.speaking import refused, said
 from tests.runs.corpora import PARAMS, small_corpus, write_texts
 from unmissed.data import Dataset, TextFeatures, load, write_store, write_xmc
-from unmissed.ranking import Ranking
+from unmissed.ranking import Ranking, digest_names
 from unmissed.runs import open_run, predict, train
 
 TRAIN, TEST = small_corpus()
@@ -43,6 +43,21 @@ def test_it_writes_a_ranking_for_programs_and_a_table_for_people(run, tmp_path, 
     assert (row, rank, label) == ("1", "2", TRAIN.label_names[expected.labels[1, 1]])
     assert float(score) == pytest.approx(expected.scores[1, 1], rel=1e-5)
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == ["best.npz", "best.tsv"]
+
+
+def test_what_it_writes_can_be_evaluated_and_knows_its_labels(run, tmp_path, capsys):
+    write_store(TEST, tmp_path / "test")
+    said(capsys, "predict", run.folder, tmp_path / "test", "--top", 5, "--out", tmp_path / "best")
+    words = ["--truth", tmp_path / "test", "--train", run.folder, "--bootstrap", 0, "--json"]
+    figures = [
+        json.loads(said(capsys, "evaluate", tmp_path / name, *words))["figures"] for name in ("best.npz", "best.tsv")
+    ]
+    assert figures[0] == figures[1]
+    assert Ranking.load(tmp_path / "best.npz").names_digest == digest_names(TRAIN.label_names)
+    others = Dataset(TEST.X, TEST.Y, label_names=[f"other {name}" for name in TEST.label_names])
+    write_store(others, tmp_path / "others")
+    words = ["--truth", tmp_path / "others", "--train", tmp_path / "others"]
+    assert "labels that are not those of" in refused(capsys, "evaluate", tmp_path / "best.npz", *words)
 
 
 def test_text_without_labels_is_fine_and_readable_names_are_shown(text_run, tmp_path, capsys):

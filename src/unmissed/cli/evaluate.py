@@ -43,12 +43,21 @@ class Averaged(StrEnum):
 
 def evaluate(
     ranking: Annotated[
-        Path, typer.Argument(metavar="RANKING", help="A ranking, .npz as `unmissed predict` writes it.")
+        Path,
+        typer.Argument(
+            metavar="RANKING",
+            help="A ranking as `unmissed predict` writes it (.npz, .tsv), or scores of another system: a matrix "
+            "(scipy's .npz, .npy) or XMC score text (.txt).",
+        ),
     ],
     truth: Annotated[str, typer.Option(metavar="DATA", help="The data set whose rows were ranked, with its labels.")],
     train: Annotated[
-        str, typer.Option(metavar="DATA", help="The training set, or a run: its label counts give propensities.")
-    ],
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="The training set, or a run: its label counts give propensities. constant:P and table:FILE need none.",
+        ),
+    ] = None,
     propensity: Annotated[str, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, with commas between.")] = "1,3,5",
     against: Annotated[Path | None, typer.Option(help="A second ranking of the same rows, to compare with.")] = None,
@@ -73,6 +82,8 @@ def evaluate(
     result names the conventions it follows.
 
     Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt
+
+    Example: unmissed evaluate scores.npz --truth test.txt --propensity table:p.txt
 
     Example: unmissed evaluate new.npz --truth test.jsonl --train train.jsonl --against old.npz --json
     """
@@ -100,7 +111,7 @@ def evaluate(
         return
     from unmissed.reports.metrics_tables import deciles_table, differences_table, figures_table, notes
 
-    tables = [figures_table(result), deciles_table(result)]
+    tables = [figures_table(result), *([deciles_table(result)] if result["deciles"] else [])]
     if against is not None:
         tables.append(differences_table(result))
     for table in tables:

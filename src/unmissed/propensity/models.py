@@ -89,19 +89,26 @@ class FromTable:
     ----------
     values : array of p, or the path of a file that holds it
         A `.npy` file, or a text file with one number a line.
+
+    Attributes
+    ----------
+    source : the path of that file, or "" where values were given
     """
 
     values: Floats
+    source: str
 
     def __init__(self, values: npt.ArrayLike | str | os.PathLike[str]) -> None:
         table: npt.ArrayLike = _read_table(Path(values)) if isinstance(values, str | os.PathLike) else values
-        source = f"{values}" if isinstance(values, str | os.PathLike) else "propensity table"
+        origin = os.fspath(values) if isinstance(values, str | os.PathLike) else ""
+        source = origin or "propensity table"
         held = np.array(table, dtype=np.float64)
         if held.ndim != 1 or not held.size:
             raise InputError(f"{source}: one propensity per label was expected, got an array of shape {held.shape}")
         check_propensities(held, source)
         held.setflags(write=False)
         object.__setattr__(self, "values", held)
+        object.__setattr__(self, "source", origin)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FromTable) and np.array_equal(self.values, other.values)

@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data import load_labels
+from unmissed.data.sources import holds_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, evaluate
+from unmissed.metrics.conventions import RERANK_DEPTH
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
-from unmissed.propensity import FromTable, Propensity, default_propensity, describe
-from unmissed.ranking import Ranking
+from unmissed.propensity import Constant, FromTable, Propensity, default_propensity, describe
 from unmissed.runs.run import is_run, open_run
+from unmissed.runs.scores import Wanted, read_ranking
 
 PathLike = str | os.PathLike[str]
 
@@ -39,7 +41,7 @@ class Measuring:
 def evaluate_ranking(
     ranking: PathLike,
     truth: PathLike,
-    train: PathLike,
+    train: PathLike | None = None,
     measuring: Measuring | None = None,
     *,
     against: PathLike | None = None,
@@ -47,32 +49,29 @@ def evaluate_ranking(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Measure a saved ranking; inverse propensities and deciles come from the counts of the *training* set.
+    """Measure a ranking or a file of scores; inverse propensities and deciles come from the *training* counts.
 
     Parameters
     ----------
-    ranking, against : `.npz` files that `Ranking.save` wrote
+    ranking, against : files in any form that `unmissed.runs.scores.read_ranking` reads
         With `against`, the result also holds the paired differences to that second ranking.
     truth, train : data sets in any form that `unmissed.data.load_labels` reads; for `train` also a run's folder
-        Labels of the truth are matched to those of the training set by name where they have names.
+        Labels of the truth are matched to those of the training set by name where they have names. A table of
+        propensities, or one for all labels, needs no training set; results by decile then are left out.
     measuring : Measuring
-    header, one_based : for XMC text
+    header, one_based : for XMC text, data and scores alike
     """
     measuring = measuring or Measuring()
-    listed = Ranking.load(ranking)
-    other = None if against is None else Ranking.load(against)
     reading: dict[str, Any] = {"header": header, "one_based": one_based, "progress": progress}
-    known = _training_labels(train, measuring.propensity, **reading)
-    Y, _, n_left_out = load_labels(
-        truth, like_names=known.names, n_labels=known.counts.size, keep_unknown=True, **reading
-    )
-    known = known.with_unknown(Y.shape[1] - known.counts.size, measuring, truth)
+    known = _read_truth(truth, train, measuring, reading)
     pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
 
-    def measure(one: Ranking) -> Evaluation:
+    def measure(path: PathLike) -> Evaluation:
+        one = read_ranking(path, known.wanted, _depth(measuring, pairs), **reading)
+        one.check_names(known.wanted.names, str(truth if train is None else train))
         return evaluate(
             one,
-            Y,
+            known.Y,
             1 / known.p,
             measuring.k,
             train_counts=known.counts,
@@ -80,57 +79,92 @@ def evaluate_ranking(
             conventions=measuring.conventions,
         )
 
-    found = measure(listed)
+    found = measure(ranking)
     result = {
         "ranking": str(ranking),
         "truth": str(truth),
-        "train": str(train),
+        "train": None if train is None else str(train),
         "propensity": _short_description(measuring.propensity),
-        "inverse_propensities_from": "training counts",
+        "inverse_propensities_from": _origin(measuring.propensity),
         **summarise(found, measuring.n_resamples, measuring.level, measuring.seed, progress),
     }
-    result["warnings"] += _lost_marks(result, truth, n_left_out)
-    if other is not None:
+    result["warnings"] += _lost_marks(result, truth, known.n_left_out)
+    if against is not None:
         result["against"] = str(against)
         result["differences"] = summarise_difference(
-            found, measure(other), measuring.n_resamples, measuring.level, measuring.seed, progress
+            found, measure(against), measuring.n_resamples, measuring.level, measuring.seed, progress
         )
     return result
 
 
-class _Labels(NamedTuple):
-    """The labels of the training set: names, counts among `n_samples` rows, and propensities."""
+class _Truth(NamedTuple):
+    """The true labels, and what training says of each: its count, or None where it was not asked, and p."""
 
-    names: list[str] | None
-    counts: npt.NDArray[np.int64]
-    n_samples: int
+    Y: Any
+    wanted: Wanted
+    counts: npt.NDArray[np.int64] | None
     p: npt.NDArray[np.float64]
-
-    def with_unknown(self, n_labels: int, measuring: Measuring, truth: PathLike) -> _Labels:
-        """Add labels that the truth has and the training set has not: none of its rows is positive for them."""
-        counts = np.zeros(n_labels, dtype=np.int64)
-        if n_labels and isinstance(measuring.propensity, FromTable):
-            if measuring.conventions.unseen_labels == "keep":
-                raise InputError(
-                    f"{truth}: has {n_labels} labels that the training set does not have, and the table of "
-                    "propensities has no entry for them; drop unseen labels, or name another propensity"
-                )
-            p = np.ones(n_labels)  # no mark of theirs will count
-        else:
-            p = measuring.propensity.fit(counts, self.n_samples)
-        return self._replace(counts=np.concatenate([self.counts, counts]), p=np.concatenate([self.p, p]))
+    n_left_out: int
 
 
-def _training_labels(train: PathLike, propensity: Propensity, **reading: Any) -> _Labels:
-    """Return the labels of the training set or of a run's folder."""
+def _read_truth(truth: PathLike, train: PathLike | None, measuring: Measuring, reading: dict[str, Any]) -> _Truth:
+    """Read the truth in the columns of the training set; labels that this does not have get columns behind them."""
+    if train is None:
+        return _read_truth_alone(truth, measuring.propensity, reading)
+    names, counts, n_samples, p = _training_labels(train, measuring.propensity, reading)
+    Y, all_names, n_left_out = load_labels(truth, like_names=names, n_labels=counts.size, keep_unknown=True, **reading)
+    unknown = np.zeros(Y.shape[1] - counts.size, dtype=np.int64)  # none of the training rows is positive for them
+    p_unknown = np.ones(unknown.size)
+    if not isinstance(measuring.propensity, FromTable):
+        p_unknown = measuring.propensity.fit(unknown, n_samples)
+    elif unknown.size and measuring.conventions.unseen_labels == "keep":
+        raise InputError(
+            f"{truth}: has {unknown.size} labels that the training set does not have, and the table of propensities "
+            "has no entry for them; drop unseen labels, or name another propensity"
+        )
+    wanted = Wanted(Y.shape[0], counts.size, all_names if names is None else names)
+    return _Truth(Y, wanted, np.concatenate([counts, unknown]), np.concatenate([p, p_unknown]), n_left_out)
+
+
+def _read_truth_alone(truth: PathLike, propensity: Propensity, reading: dict[str, Any]) -> _Truth:
+    """Read the truth without a training set, for propensities that need no counts."""
+    if not isinstance(propensity, FromTable | Constant):
+        raise InputError("propensities come from the counts of the training set: name it, or a table of propensities")
+    if holds_text(truth):
+        raise InputError(f"{truth}: labels of JSON lines have no numbers of their own; name the training set")
+    n_labels = propensity.values.size if isinstance(propensity, FromTable) else None
+    Y, names, n_left_out = load_labels(truth, n_labels=n_labels, **reading)
+    p = propensity.values if isinstance(propensity, FromTable) else np.full(Y.shape[1], propensity.p)
+    return _Truth(Y, Wanted(Y.shape[0], Y.shape[1], names), None, p, n_left_out)
+
+
+def _training_labels(
+    train: PathLike, propensity: Propensity, reading: dict[str, Any]
+) -> tuple[list[str] | None, npt.NDArray[np.int64], int, npt.NDArray[np.float64]]:
+    """Return names, counts, the number of rows and p of the labels of the training set or of a run's folder."""
     if is_run(train):
         run = open_run(train)
         p = run.propensities(propensity)
         assert run.label_counts is not None  # propensities has looked
-        return _Labels(run.label_names, run.label_counts, run.parts[0].n_samples, p)
+        return run.label_names, run.label_counts, run.parts[0].n_samples, p
     Y, names, _ = load_labels(train, **reading)
     counts = np.asarray(Y.sum(axis=0)).ravel().astype(np.int64)
-    return _Labels(names, counts, Y.shape[0], propensity.fit(counts, Y.shape[0]))
+    return names, counts, Y.shape[0], propensity.fit(counts, Y.shape[0])
+
+
+def _depth(measuring: Measuring, pairs: npt.NDArray[np.int64] | None) -> int:
+    """Return how many places of a row can be looked at: those of the largest k, and as many as filtering may take."""
+    deepest = max([*measuring.k, RERANK_DEPTH if measuring.conventions.rerank else 1])
+    return deepest + (
+        0 if pairs is None or not len(pairs) else int(np.unique(pairs[:, 0], return_counts=True)[1].max())
+    )
+
+
+def _origin(propensity: Propensity) -> str:
+    """Say where inverse propensities come from."""
+    if isinstance(propensity, FromTable):
+        return f"table {propensity.source}".strip()
+    return "constant" if isinstance(propensity, Constant) else "training counts"
 
 
 def _lost_marks(result: Mapping[str, Any], truth: PathLike, n_left_out: int) -> list[str]:
@@ -139,7 +173,7 @@ def _lost_marks(result: Mapping[str, Any], truth: PathLike, n_left_out: int) -> 
     if n_left_out:
         sentences.append(f"{n_left_out} marks of unknown labels had left the truth when {truth} was made")
     unseen = result["unseen"]
-    if unseen["policy"] == "drop" and unseen["marks"]:
+    if unseen and unseen["policy"] == "drop" and unseen["marks"]:
         fate = (
             "count as rows in which nothing is found"
             if result["conventions"]["empty_rows"] == "keep"

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from unmissed.ranking import Ranking
 from unmissed.runs.run import Run
 
 BATCH = 4096  # rows ranked at a time
-_BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
+BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
 
 
 def read_rows(
@@ -73,7 +74,7 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
         part = run.rank(rows[first : first + batch], k)
         labels[first : first + batch], scores[first : first + batch] = part.labels, part.scores
         progress(min(first + batch, n_samples), n_samples)
-    return Ranking(labels, scores)
+    return Ranking(labels, scores).of_names(run.label_names)
 
 
 def write_ranking(
@@ -103,7 +104,7 @@ def write_ranking(
 def table_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
     """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score."""
     for fields in _fields(run, ranking, ids):
-        yield "\t".join(str(field).translate(_BREAKS) for field in fields)
+        yield "\t".join(str(field).translate(BREAKS) for field in fields)
 
 
 def comma_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
@@ -133,7 +134,8 @@ def cut(ranking: Ranking, threshold: float | None) -> Ranking:
     if threshold is None:
         return ranking
     kept = ranking.scores >= threshold
-    return Ranking(np.where(kept, ranking.labels, -1), np.where(kept, ranking.scores, -np.inf).astype(np.float32))
+    scores = np.where(kept, ranking.scores, np.float32(-np.inf))
+    return replace(ranking, labels=np.where(kept, ranking.labels, -1), scores=scores)
 
 
 def _fields(run: Run, ranking: Ranking, ids: Sequence[str] | None) -> Iterator[list[Any]]:

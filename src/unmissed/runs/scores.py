@@ -1,0 +1,196 @@
+"""Scores that other systems leave, and our own tables, as the Ranking that every metric reads."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from unmissed.data.npz import read_matrix
+from unmissed.data.streams import bare_suffix, lines
+from unmissed.errors import InputError
+from unmissed.files import read_npy
+from unmissed.progress import Progress, silent
+from unmissed.ranking import Ranking
+from unmissed.runs.prediction import BREAKS
+
+PathLike = str | os.PathLike[str]
+_FORMS = (
+    "a ranking or a scipy sparse matrix (.npz), a matrix (.npy), XMC score text (.txt, also .gz or .xz), or a table as "
+    "`unmissed predict` writes it (.tsv)"
+)
+
+
+class Wanted(NamedTuple):
+    """What a file of scores has to fit: rows, labels and, where they are known, the labels' names."""
+
+    n_samples: int
+    n_labels: int
+    names: Sequence[str] | None
+
+
+def read_ranking(
+    path: PathLike,
+    wanted: Wanted,
+    depth: int,
+    *,
+    header: bool = True,
+    one_based: bool = False,
+    progress: Progress = silent,
+) -> Ranking:
+    """Read a ranking, or rank the scores in a file and keep `depth` places of each row.
+
+    Parameters
+    ----------
+    path
+        A `.npz` file as `Ranking.save` or `scipy.sparse.save_npz` writes it; a `.npy` file with a dense matrix of
+        scores; XMC score text, `label:score label:score ...` per row; or the table of `unmissed predict`, `.tsv`.
+    wanted
+        The rows and labels that the truth has.
+    depth
+        How many places are needed; a ranking is given back as deep as it is.
+    header, one_based
+        For score text: whether its first line holds the numbers of rows and labels, whether labels begin with 1.
+    """
+    suffix = bare_suffix(path)
+    if suffix == ".npz":
+        return Ranking.load(path) if _holds_ranking(path) else _ranked(path, read_matrix(path), wanted, depth)
+    if suffix == ".npy":
+        return _ranked(path, read_npy(path, "a matrix of scores"), wanted, depth)
+    if suffix == ".tsv":
+        return _read_table(path, wanted, progress)
+    if suffix in (".txt", ".xmc", ".score"):
+        return _ranked(path, _read_text(path, wanted, header, one_based, progress), wanted, depth)
+    if not Path(path).exists():
+        raise InputError(f"{path}: no such file")
+    raise InputError(f"{path}: cannot tell the format by the name; expected {_FORMS}")
+
+
+def _holds_ranking(path: PathLike) -> bool:
+    """Tell a ranking from one of scipy's matrices; what is neither is left for `Ranking.load` to refuse."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "format.npy" not in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return True
+
+
+def _ranked(path: PathLike, scores: Any, wanted: Wanted, depth: int) -> Ranking:
+    """Rank a matrix of scores that has the right shape."""
+    shape = tuple(np.shape(scores))
+    if shape != (wanted.n_samples, wanted.n_labels):
+        raise InputError(
+            f"{path}: scores of shape {shape}; expected {wanted.n_samples} rows and {wanted.n_labels} labels"
+        )
+    try:
+        return Ranking.from_scores(scores, depth)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read_text(path: PathLike, wanted: Wanted, header: bool, one_based: bool, progress: Progress) -> sparse.csr_matrix:
+    """Read `label:score` pairs, one row a line."""
+    labels: list[int] = []
+    scores: list[float] = []
+    ends = [0]
+    sizes: tuple[int, ...] | None = None
+    for number, line in lines(path, progress):
+        if header and number == 1:
+            sizes = _sizes(path, line)
+            continue
+        for word in line.split():
+            label, colon, score = word.partition(b":")
+            try:
+                labels.append(int(label) - one_based)
+                scores.append(float(score))
+            except ValueError:
+                raise InputError(f"{path}:{number}: expected label:score, found {_shown(word)}") from None
+            if not (colon and 0 <= labels[-1] < wanted.n_labels):
+                raise InputError(
+                    f"{path}:{number}: label {labels[-1] + one_based}; the truth has {wanted.n_labels} labels"
+                )
+        ends.append(len(labels))
+    n_samples = len(ends) - 1
+    if sizes is not None and sizes != (n_samples, wanted.n_labels):
+        raise InputError(
+            f"{path}:1: says {sizes[0]} rows and {sizes[1]} labels; there are {n_samples} rows, and the truth has "
+            f"{wanted.n_labels} labels"
+        )
+    _refuse_twice(path, labels, ends)
+    return sparse.csr_matrix((scores, labels, ends), shape=(n_samples, wanted.n_labels), dtype=np.float64)
+
+
+def _sizes(path: PathLike, line: bytes) -> tuple[int, ...]:
+    words = line.split()
+    if len(words) != 2 or not all(word.isdigit() for word in words):
+        raise InputError(
+            f"{path}:1: expected the numbers of rows and labels, found {_shown(line)}; or is it no header?"
+        )
+    return tuple(int(word) for word in words)
+
+
+def _refuse_twice(path: PathLike, labels: list[int], ends: list[int]) -> None:
+    rows = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    numbers = np.asarray(labels, dtype=np.int64)
+    order = np.lexsort((numbers, rows))
+    same = (np.diff(numbers[order]) == 0) & (np.diff(rows[order]) == 0)
+    if same.any():
+        at = order[int(np.argmax(same))]
+        raise InputError(f"{path}: row {rows[at]} scores label {labels[at]} twice")
+
+
+def _read_table(path: PathLike, wanted: Wanted, progress: Progress) -> Ranking:
+    """Read the table that `unmissed predict` writes: row, rank, label, perhaps a readable name, and score."""
+    column = _columns(path, wanted)
+    places: list[tuple[int, int, int, float]] = []
+    fields: list[str] = []
+    for number, line in lines(path, progress):
+        words = line.decode("utf-8", errors="replace").split("\t")
+        if number == 1:
+            fields = words
+            if not {"row", "rank", "label", "score"} <= set(fields):
+                raise InputError(f"{path}:1: expected the columns row, rank, label and score, found {_shown(line)}")
+            continue
+        found = dict(zip(fields, words, strict=False))
+        try:
+            row, rank, score = int(found["row"]), int(found["rank"]), float(found["score"])
+            label = int(found["label"]) if column is None else column.get(found["label"], -1)
+        except (KeyError, ValueError):
+            raise InputError(f"{path}:{number}: expected row, rank, label and score, found {_shown(line)}") from None
+        if not (0 <= row < wanted.n_samples and 0 <= label < wanted.n_labels and rank >= 1):
+            raise InputError(
+                f"{path}:{number}: row {row}, rank {rank}, label {found['label']!r}: expected a row below "
+                f"{wanted.n_samples}, a rank from 1 on and a label of the training set"
+            )
+        places.append((row, rank - 1, label, score))
+    depth = 1 + max((rank for _, rank, _, _ in places), default=0)
+    if depth > wanted.n_labels:
+        raise InputError(f"{path}: has rank {depth}, and there are {wanted.n_labels} labels")
+    labels = np.full((wanted.n_samples, depth), -1, dtype=np.int32)
+    scores = np.full(labels.shape, -np.inf, dtype=np.float32)
+    for row, rank, label, score in places:
+        labels[row, rank], scores[row, rank] = label, score
+    try:
+        return Ranking.as_listed(labels, scores)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _columns(path: PathLike, wanted: Wanted) -> dict[str, int] | None:
+    """Return each label's column by its name as tables show it, or None where labels are numbers."""
+    if wanted.names is None:
+        return None
+    column = {name.translate(BREAKS): label for label, name in enumerate(wanted.names)}
+    if len(column) != len(wanted.names):
+        raise InputError(f"{path}: two labels of the training set look alike in a table; evaluate the .npz file")
+    return column
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode("utf-8", errors="replace")
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
