@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from unmissed.models.rows import Rows
 from unmissed.propensity import Propensity, default_propensity
 from unmissed.ranking import Ranking
 from unmissed.solvers.entries import LOSSES
-from unmissed.solvers.leml import Halves, State, alternate, begin, make_halves
+from unmissed.solvers.leml import Halves, State, advance, begin, make_halves
 from unmissed.solvers.parameters import check_count, check_positive, check_seed
 from unmissed.solvers.products import Floats, sparse_product, with_constant
 from unmissed.solvers.search import each_tile, largest_products
@@ -33,10 +34,43 @@ _STATE_LAYOUT = {name: _LAYOUT[name] for name in ("features", "labels", "objecti
 
 
 @dataclass(frozen=True)
-class ObservedRows(Rows):
-    """Rows of which only some labels are known; `observed` is a CSR matrix whose stored entries are those."""
+class Problem:
+    """Makes what an alternation needs: the halves of the problem and the state to go on from."""
 
-    observed: sp.csr_matrix | None = None
+    rows: Rows
+    settings: Mapping[str, Any]
+    seed: int
+    n_components: int
+    fit_bias: bool
+    n_jobs: int | None
+    tol: float
+    last: Piece | None = None
+
+    def __call__(self) -> tuple[Halves, State, float]:
+        """Lay out the rows and open the state."""
+        X = with_constant(self.rows.features) if self.fit_bias else self.rows.features
+        start = begin(X.shape[1], self.rows.n_labels, self.n_components, self.seed)
+        halves = make_halves(X, self.rows.Y, Threads(self.n_jobs), **self.settings)
+        return halves, start if self.last is None else _open_state(self.last, start), self.tol
+
+
+@dataclass(frozen=True)
+class AlternationTask:
+    """Solve both factors once more."""
+
+    number: int
+    size: int = 1
+
+    @property
+    def key(self) -> str:
+        """The key of the state that it leaves."""
+        return f"state/{self.number:05d}"
+
+    def run(self, shared: tuple[Halves, State, float]) -> Piece:
+        """Advance."""
+        state = advance(*shared)
+        arrays = {"features": state.features, "labels": state.labels, "objectives": np.array(state.objectives)}
+        return Piece(self.key, arrays, {"number": self.number, "done": state.done})
 
 
 class LEML(Model):
@@ -96,46 +130,42 @@ class LEML(Model):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, Y: Any = None, *, work: Work | None = None, observed: Any = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, *, observed: Any = None, work: Work | None = None) -> Self:
         """Learn from rows and their labels, or from those of their labels that were observed.
 
         Parameters
         ----------
-        X : sparse matrix or array, (n_samples, n_features)
-        Y : sparse matrix or array of 0 and 1, (n_samples, n_labels)
+        X, Y : as in `Model.fit`
         observed : sparse matrix or array of the shape of Y; an entry of Y counts where it is not 0; all by default
         work : as in `Model.fit`
         """
-
-        def masked(rows: Rows) -> Rows:
-            return ObservedRows(rows.X, rows.Y, rows.unit_rows, _check_observed(observed, rows))
-
-        return self._fit_as_brought(X, Y, work, masked)
+        rows = self.check_rows(X, Y)
+        work = self._ready(Work() if work is None else work)
+        self._alternate(rows, _check_observed(observed, rows), work)
+        return self.open_pieces(work.pieces, rows.n_features, rows.n_labels)
 
     def _fit(self, rows: Rows, work: Work) -> None:
-        self._check()
-        observed = rows.observed if isinstance(rows, ObservedRows) else None
-        if observed is not None and self.weighting == "unbiased":
-            raise InputError(
-                "weighting='unbiased' takes the place of a mask; give propensities or `observed`, not both"
-            )
+        self._alternate(rows, None, work)
+
+    def _alternate(self, rows: Rows, observed: sp.csr_matrix | None, work: Work) -> None:
+        """Advance from the last state that is kept until it is done; the state before is then forgotten."""
+        problem = self._problem(rows, observed)
         work.plan(self.max_alternations)
+        number = 0
         if work.pieces.get(_FACTORS) is None:
-            halves = self._halves(rows, observed)
-            found = _last_state(work.pieces)
-            start = begin(halves.X.shape[1], rows.n_labels, self.n_components, self.random_state)
-            state = start if found is None else _open_state(found, start)
-            work.tell(state.n_alternations)
-            state = alternate(
-                halves, state, most=self.max_alternations, tol=self.tol, keep=lambda state: _keep(state, work)
-            )
-            work.pieces.put(self._finished(state, rows.n_features))
-            told = state.n_alternations
-        else:
-            told = 0
+            states = _states(work.pieces)
+            last = work.pieces.get(states[-1]) if states else None
+            number = 0 if last is None else int(last.facts["number"])
+            work.tell(number)
+            while last is None or (number < self.max_alternations and not last.facts["done"]):
+                number += 1
+                (last,) = work.map([AlternationTask(number)], replace(problem, last=last))
+                for key in _states(work.pieces)[:-1]:
+                    work.pieces.drop(key)
+            work.pieces.put(self._finished(last, rows.n_features))
         for key in _states(work.pieces):
             work.pieces.drop(key)
-        work.tell(self.max_alternations - told)
+        work.tell(self.max_alternations - number)
 
     def _check(self) -> None:
         """Refuse parameters that make no problem."""
@@ -151,30 +181,34 @@ class LEML(Model):
         check_positive("tol", self.tol)
         check_seed(self.random_state)
 
-    def _halves(self, rows: Rows, observed: sp.csr_matrix | None) -> Halves:
+    def _problem(self, rows: Rows, observed: sp.csr_matrix | None) -> Problem:
+        self._check()
+        if observed is not None and self.weighting == "unbiased":
+            raise InputError(
+                "weighting='unbiased' takes the place of a mask; give propensities or `observed`, not both"
+            )
         inverse = None
         if self.weighting == "unbiased":
             propensity = default_propensity() if self.propensity is None else self.propensity
             inverse = 1 / propensity.fit(rows.label_counts, rows.n_samples)
-        X = with_constant(rows.features) if self.fit_bias else rows.features
-        return make_halves(
-            X,
-            rows.Y,
-            Threads(self.n_jobs),
-            loss=self.loss,
-            penalty=float(self.penalty),
-            observed=observed,
-            inverse_propensities=inverse,
+        settings = {"loss": self.loss, "penalty": float(self.penalty)}
+        return Problem(
+            rows,
+            settings | {"observed": observed, "inverse_propensities": inverse},
+            self.random_state,
+            self.n_components,
+            self.fit_bias,
+            self.n_jobs,
+            self.tol,
         )
 
-    def _finished(self, state: State, n_features: int) -> Piece:
-        W = state.features
-        constant = W[n_features] if self.fit_bias else np.zeros(W.shape[1], np.float32)
+    def _finished(self, last: Piece, n_features: int) -> Piece:
+        W = last.arrays["features"]
         arrays = {
-            "features": W[:n_features],
-            "constant": constant,
-            "labels": state.labels,
-            "objectives": np.array(state.objectives),
+            "features": np.array(W[:n_features]),
+            "constant": np.array(W[n_features]) if self.fit_bias else np.zeros(W.shape[1], np.float32),
+            "labels": np.array(last.arrays["labels"]),
+            "objectives": np.array(last.arrays["objectives"]),
         }
         return Piece(_FACTORS, arrays)
 
@@ -218,11 +252,11 @@ class LEML(Model):
         ones = np.ones(len(rows), np.float32)
         return sp.csr_matrix((ones, (rows, labels)), shape=(len(embedded), self.n_labels_))
 
-    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
-        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
+    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return the scores of chosen labels, (n_samples, len(labels))."""
         self._check_fitted()
+        chosen = self._chosen(labels)
         embedded = self.embed(X)
-        chosen = self._chosen(labels, len(embedded))
         out = np.empty((len(embedded), len(chosen)), np.float32)
 
         def one(rows: slice, first: int, scores: Floats) -> None:
@@ -262,11 +296,6 @@ def _states(pieces: Pieces) -> list[str]:
     return [key for key in pieces.listed() if key.startswith("state/")]
 
 
-def _last_state(pieces: Pieces) -> Piece | None:
-    found = _states(pieces)
-    return pieces.get(found[-1]) if found else None
-
-
 def _open_state(piece: Piece, start: State) -> State:
     """Return the state that a killed training left."""
     arrays = piece.expect(_STATE_LAYOUT)
@@ -278,13 +307,3 @@ def _open_state(piece: Piece, start: State) -> State:
         tuple(arrays["objectives"].tolist()),
         bool(piece.facts.get("done")),
     )
-
-
-def _keep(state: State, work: Work) -> None:
-    """Keep a state in place of the one before it."""
-    old = _states(work.pieces)
-    arrays = {"features": state.features, "labels": state.labels, "objectives": np.array(state.objectives)}
-    work.pieces.put(Piece(f"state/{state.n_alternations:03d}", arrays, {"done": state.done}))
-    for key in old:
-        work.pieces.drop(key)
-    work.tell(1)

@@ -5,7 +5,6 @@ The objective is the sum over the observed entries (i, j) of loss(Y_ij, x_i^T W 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -180,18 +179,11 @@ def begin(n_features: int, n_labels: int, rank: int, seed: int) -> State:
     return State(np.zeros((n_features, rank), np.float32), labels.astype(np.float32))
 
 
-def alternate(halves: Halves, state: State, *, most: int, tol: float, keep: Callable[[State], None]) -> State:
-    """Solve W, then H, until `most` times or until an alternation lowers the objective by less than tol of itself.
+def advance(halves: Halves, state: State, tol: float) -> State:
+    """Solve W, then H; it is done when both together lower the objective by less than tol of itself.
 
-    A half that would raise the objective (float32 has an end) is left as it was. `keep` is told of each state.
+    A half that would raise the objective (float32 has an end) is left as it was.
     """
-    while state.n_alternations < most and not state.done:
-        state = _alternation(halves, state, tol)
-        keep(state)
-    return state
-
-
-def _alternation(halves: Halves, state: State, tol: float) -> State:
     features, labels, objectives = state.features, state.labels, list(state.objectives)
     solved = halves.solve_features(features, labels)
     embedded = halves.X.times(solved)
