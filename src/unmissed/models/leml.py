@@ -34,6 +34,13 @@ _STATE_LAYOUT = {name: _LAYOUT[name] for name in ("features", "labels", "objecti
 
 
 @dataclass(frozen=True)
+class ObservedRows(Rows):
+    """Rows of which only some labels are known; `observed` is a CSR matrix whose stored entries are those."""
+
+    observed: sp.csr_matrix | None = None
+
+
+@dataclass(frozen=True)
 class Problem:
     """Makes what an alternation needs: the halves of the problem and the state to go on from."""
 
@@ -130,7 +137,7 @@ class LEML(Model):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, Y: Any = None, *, observed: Any = None, work: Work | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, *, work: Work | None = None, observed: Any = None) -> Self:
         """Learn from rows and their labels, or from those of their labels that were observed.
 
         Parameters
@@ -139,17 +146,15 @@ class LEML(Model):
         observed : sparse matrix or array of the shape of Y; an entry of Y counts where it is not 0; all by default
         work : as in `Model.fit`
         """
-        rows = self.check_rows(X, Y)
-        work = self._ready(Work() if work is None else work)
-        self._alternate(rows, _check_observed(observed, rows), work)
-        return self.open_pieces(work.pieces, rows.n_features, rows.n_labels)
+
+        def masked(rows: Rows) -> Rows:
+            return ObservedRows(rows.X, rows.Y, rows.unit_rows, rows.store, _check_observed(observed, rows))
+
+        return self._fit_as_brought(X, Y, work, masked)
 
     def _fit(self, rows: Rows, work: Work) -> None:
-        self._alternate(rows, None, work)
-
-    def _alternate(self, rows: Rows, observed: sp.csr_matrix | None, work: Work) -> None:
         """Advance from the last state that is kept until it is done; the state before is then forgotten."""
-        problem = self._problem(rows, observed)
+        problem = self._problem(rows, rows.observed if isinstance(rows, ObservedRows) else None)
         work.plan(self.max_alternations)
         number = 0
         if work.pieces.get(_FACTORS) is None:
@@ -252,11 +257,11 @@ class LEML(Model):
         ones = np.ones(len(rows), np.float32)
         return sp.csr_matrix((ones, (rows, labels)), shape=(len(embedded), self.n_labels_))
 
-    def decision_function(self, X: Any, labels: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Return the scores of chosen labels, (n_samples, len(labels))."""
+    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
+        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._check_fitted()
-        chosen = self._chosen(labels)
         embedded = self.embed(X)
+        chosen = self._chosen(labels, len(embedded))
         out = np.empty((len(embedded), len(chosen)), np.float32)
 
         def one(rows: slice, first: int, scores: Floats) -> None:
