@@ -55,9 +55,13 @@ def test_columns_first_and_strided_arrays_come_back(tmp_path):
     assert back["f"].flags.c_contiguous
 
 
-def test_arrays_are_mapped_not_read(tmp_path):
-    write_archive(tmp_path / "one", {"a": np.arange(1000)}, kind="box")
-    assert isinstance(open_arrays(tmp_path / "one", read_manifest(tmp_path / "one", "box"))["a"], np.memmap)
+def test_arrays_are_mapped_not_read_unless_they_are_small(tmp_path):
+    write_archive(tmp_path / "one", {"large": np.arange(10_000), "small": np.arange(10)}, kind="box")
+    arrays = open_arrays(tmp_path / "one", read_manifest(tmp_path / "one", "box"))
+    assert isinstance(arrays["large"], np.memmap)
+    assert not isinstance(arrays["small"], np.memmap), "a map would hold a file open"
+    assert arrays["small"].tolist() == list(range(10))
+    assert not arrays["small"].flags.writeable
 
 
 def test_an_existing_target_is_refused_and_kept(tmp_path):

@@ -29,6 +29,7 @@ LARGEST_JSON = 1 << 28  # bytes of a JSON file; a propensity table of ten millio
 _MOST_AXES = 32
 _DEFLATED = 1032  # deflate packs no tighter than this
 _CHUNK = 1 << 20
+_SMALL = 1 << 16  # bytes up to which an array is read, not mapped
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _MAGIC = re.compile(rb"\x93NUMPY([\x01-\x03])\x00", re.DOTALL)
@@ -156,7 +157,10 @@ def read_header(read: Callable[[int], bytes]) -> Header:
 
 
 def map_npy(stream: BinaryIO) -> Array:
-    """Map a `.npy` file into memory, read-only; ValueError if it is not one or has another size than its head says."""
+    """Map a `.npy` file into memory, read-only; ValueError if it is not one or has another size than its head says.
+
+    A small one is read instead: a map holds a file open, and a run of a million labels has tens of thousands of files.
+    """
     header = read_header(stream.read)
     size = os.fstat(stream.fileno()).st_size
     if header.n_bytes != size:
@@ -165,6 +169,11 @@ def map_npy(stream: BinaryIO) -> Array:
         array: Array = np.empty(header.shape, header.dtype, header.order)
         array.setflags(write=False)
         return array
+    if size - header.offset <= _SMALL:
+        content = stream.read(size - header.offset)
+        if len(content) != size - header.offset:
+            raise ValueError("it was cut short while it was read")
+        return np.ndarray(header.shape, header.dtype, content, order=header.order)
     return np.memmap(stream, dtype=header.dtype, mode="r", offset=header.offset, shape=header.shape, order=header.order)
 
 

@@ -41,7 +41,8 @@ def test_store_and_open_is_the_identity(tmp_path, dataset):
     assert Dataset(again.X, again.Y, again.label_names, again.feature_names).digest == dataset.digest
 
 
-def test_an_opened_store_is_memory_mapped_and_read_only(tmp_path, dataset):
+def test_an_opened_store_is_memory_mapped_and_read_only(tmp_path, dataset, monkeypatch):
+    monkeypatch.setattr("unmissed.files._SMALL", 0)
     write_store(dataset, tmp_path / "store")
     again = open_store(tmp_path / "store")
     for matrix in (again.X, again.Y):

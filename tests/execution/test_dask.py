@@ -18,7 +18,8 @@ from unmissed.execution import Dask, OnDisk, Placed, Threads, Work
 from unmissed.execution import dask as module
 from unmissed.models import PWDiSMEC
 from unmissed.models.rows import Rows
-from unmissed.runs import train
+from unmissed.ranking import Ranking
+from unmissed.runs import open_run, train
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -73,6 +74,21 @@ def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
     line = refused(capsys, "train", "dismec", texts, "--run", tmp_path / "other", *words)
     assert "never rows: train from a store" in line
     assert not (tmp_path / "other" / "manifest.json").exists()
+
+
+def test_a_cluster_ranks_a_store_as_one_process_does(cluster, store, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("unmissed.execution.Dask", lambda address: nullcontext(cluster))
+    monkeypatch.setattr("unmissed.runs.parts.PART", 128)
+    train("dismec", open_store(store), tmp_path / "run", PARAMS)
+    words = ["--cluster", "local:2", "--top", 3]
+    said(capsys, "predict", tmp_path / "run", store, "--out", tmp_path / "found", *words)
+    assert not list(tmp_path.glob(".*.parts"))
+    found, run = Ranking.load(tmp_path / "found.npz"), open_run(tmp_path / "run")
+    for begin in (0, 128, 256):
+        part = run.rank(open_store(store).X[begin : begin + 128], 3)
+        assert np.array_equal(found.labels[begin : begin + 128], part.labels)
+        assert np.array_equal(found.scores[begin : begin + 128], part.scores)
+    assert "a store, DATA, into a file, --out" in refused(capsys, "predict", tmp_path / "run", store, *words)
 
 
 def test_a_model_fits_the_path_of_a_store(cluster, store):

@@ -132,3 +132,20 @@ def test_marks_that_a_store_lost_when_it_was_made_are_named(tmp_path):
     write_store(lost, tmp_path / "lost")
     found = evaluate_ranking(ranked(tmp_path), tmp_path / "lost", train, Measuring((1,), n_resamples=0))
     assert f"5 marks of unknown labels had left the truth when {tmp_path / 'lost'} was made" in found["warnings"]
+
+
+def test_measured_in_parts_the_figures_are_those_of_the_whole(tmp_path, monkeypatch):
+    train, truth = written(tmp_path, "store")
+    Ranking.sort(np.array(LISTED), np.tile([2.0, 1.0], (len(LISTED), 1))).save(tmp_path / "ranking.npz")
+    (tmp_path / "pairs.txt").write_text("1 0\n6 1\n")
+    measuring = Measuring(k=(1,), filtered=tmp_path / "pairs.txt", n_resamples=20)
+    whole = evaluate_ranking(tmp_path / "ranking.npz", truth, train, measuring)
+    monkeypatch.setattr("unmissed.runs.evaluate.PART", 3)
+    parts = evaluate_ranking(tmp_path / "ranking.npz", truth, train, measuring)
+    assert parts["n_samples"] == whole["n_samples"] == len(TRUE)
+    for name, figure in whole["figures"].items():
+        assert parts["figures"][name] == pytest.approx(figure), name
+    assert parts["unseen"] == whole["unseen"]
+    (tmp_path / "pairs.txt").write_text("8 0\n")
+    with pytest.raises(InputError, match="name a row that the truth, with 8 rows, does not have"):
+        evaluate_ranking(tmp_path / "ranking.npz", truth, train, measuring)

@@ -208,7 +208,8 @@ def test_a_run_of_a_later_format_is_refused(tmp_path):
         open_run(tmp_path / "run")
 
 
-def test_arrays_of_a_run_are_mapped_and_cannot_be_written(tmp_path):
+def test_arrays_of_a_run_are_mapped_and_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("unmissed.files._SMALL", 0)
     run = train("dismec", TRAIN, tmp_path / "run", PARAMS)
     for model in (run.model, open_run(tmp_path / "run").model):
         assert isinstance(model.shards_[0].weights, np.memmap)

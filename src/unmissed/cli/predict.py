@@ -7,6 +7,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.data import NoHeader, OneBased
+from unmissed.cli.train import cluster_executor
 from unmissed.errors import InputError
 
 
@@ -29,6 +30,9 @@ def predict(
         ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store, with --out.")
+    ] = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
@@ -36,7 +40,7 @@ def predict(
     """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
 
     A run that was trained on text takes text: JSON lines with a "text" each, lines of standard input, or --text. Where
-    JSON lines have an "id", tables name rows by it.
+    JSON lines have an "id", tables name rows by it. The rows of a store stay on the disk: it may be larger than memory.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -45,6 +49,7 @@ def predict(
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
     from unmissed.runs import open_run
+    from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import cut, label_entry, read_rows, table_lines, write_ranking
     from unmissed.runs.prediction import predict as predict_rows
 
@@ -54,11 +59,17 @@ def predict(
     opened.model.with_jobs(jobs)
     rows: Any = [text]
     ids = None
-    if data is not None:
+    if data is not None and cluster is None:
         with show.progress_bar("reading") as progress:
             rows, ids = read_rows(opened, data, header=not no_header, one_based=one_based, progress=progress)
-    with show.progress_bar("ranking rows") as progress:
-        ranking = cut(predict_rows(opened, rows, top, progress=progress), threshold)
+    with show.progress_bar("ranking rows") as progress, cluster_executor(cluster) as executor:
+        if executor is None:
+            ranking = predict_rows(opened, rows, top, progress=progress)
+        else:
+            if data is None or out is None:
+                raise InputError("--cluster ranks the rows of a store, DATA, into a file, --out")
+            ranking = predict_parts(opened, data, top, out, executor=executor, progress=progress)
+        ranking = cut(ranking, threshold)
     if out is not None:
         written = write_ranking(opened, ranking, out, ids=ids)
         if json:

@@ -78,7 +78,7 @@ def train_method(
     text = {"ngrams": ngrams, "min_df": min_df, "max_features": max_features, "smooth": smooth_idf or None}
     dataset = _load_training_set(data, text, header=not no_header, one_based=one_based)
     try:
-        with show.progress_bar(f"training {model.unit}") as progress, _executor(cluster) as executor:
+        with show.progress_bar(f"training {model.unit}") as progress, cluster_executor(cluster) as executor:
             trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
     except Unfinished as error:
         _tell_unfinished(run, error, json, all_own=not finish and not error.own)
@@ -129,7 +129,7 @@ def extend(
 
 
 @contextmanager
-def _executor(cluster: str | None) -> "Iterator[Executor | None]":
+def cluster_executor(cluster: str | None) -> "Iterator[Executor | None]":
     """Give the executor of a cluster, or none; it is left in the end."""
     if cluster is None:
         yield None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ class Rows:
     X: sp.csr_matrix
     Y: sp.csr_matrix
     unit_rows: bool = False
-    store: Stored | None = None
+    store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
     def check(cls, X: Any, Y: Any, *, unit_rows: bool = False, n_features: int | None = None) -> Rows:
@@ -59,12 +59,12 @@ class Rows:
         dataset = open_store(path)
         if digest is not None and dataset.digest != digest:
             raise InputError(f"{path}: holds other data: digest {dataset.digest[:12]}, expected {digest[:12]}")
-        return cls(dataset.X, dataset.Y, unit_rows, Stored.of(dataset))
+        return cls(dataset.X, dataset.Y, unit_rows, store=Stored.of(dataset))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.store is None:
-            return Rows, (self.X, self.Y, self.unit_rows)
-        return _stored, (*self.store, self.unit_rows)
+        if self.store is not None and type(self) is Rows:
+            return _stored, (*self.store, self.unit_rows)
+        return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
     @property
     def n_samples(self) -> int:
@@ -95,6 +95,11 @@ class Rows:
 def _stored(path: str, digest: str, unit_rows: bool) -> Rows:
     """Open rows that were pickled as a path."""
     return Rows.stored(path, digest, unit_rows=unit_rows)
+
+
+def _made(cls: type[Rows], values: dict[str, Any]) -> Rows:
+    """Make rows that were pickled as they are, without what was computed from them."""
+    return cls(**values)
 
 
 def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:

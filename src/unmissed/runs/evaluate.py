@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +14,16 @@ from unmissed.data import load_labels
 from unmissed.data.sources import holds_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
-from unmissed.metrics import Conventions, Evaluation, evaluate
+from unmissed.metrics import Conventions, Evaluation, evaluate, merge
 from unmissed.metrics.conventions import RERANK_DEPTH
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Constant, FromTable, Propensity, default_propensity, describe
+from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 from unmissed.runs.scores import Wanted, read_ranking
 
+PART = 1 << 18  # rows measured at a time
 PathLike = str | os.PathLike[str]
 
 
@@ -69,15 +71,7 @@ def evaluate_ranking(
     def measure(path: PathLike) -> Evaluation:
         one = read_ranking(path, known.wanted, _depth(measuring, pairs), **reading)
         one.check_names(known.wanted.names, str(truth if train is None else train))
-        return evaluate(
-            one,
-            known.Y,
-            1 / known.p,
-            measuring.k,
-            train_counts=known.counts,
-            filtered=pairs,
-            conventions=measuring.conventions,
-        )
+        return _measure(one, known, pairs, measuring)
 
     found = measure(ranking)
     result = {
@@ -105,6 +99,33 @@ class _Truth(NamedTuple):
     counts: npt.NDArray[np.int64] | None
     p: npt.NDArray[np.float64]
     n_left_out: int
+
+
+def _measure(ranking: Ranking, known: _Truth, pairs: npt.NDArray[np.int64] | None, measuring: Measuring) -> Evaluation:
+    """Measure rows in parts and merge what they add, so that memory beside the result does not grow with the rows."""
+    n_samples = int(known.Y.shape[0])
+    if ranking.n_samples != n_samples:
+        raise InputError(f"the ranking has {ranking.n_samples} rows, the truth has {n_samples}")
+    if pairs is not None and pairs.size and not 0 <= pairs[:, 0].min() <= pairs[:, 0].max() < n_samples:
+        raise InputError(f"filtered pairs name a row that the truth, with {n_samples} rows, does not have")
+    inverse = 1 / known.p
+
+    def part(begin: int, end: int) -> Evaluation:
+        inside = None if pairs is None else pairs[(pairs[:, 0] >= begin) & (pairs[:, 0] < end)]
+        return evaluate(
+            replace(ranking, labels=ranking.labels[begin:end], scores=ranking.scores[begin:end]),
+            known.Y[begin:end],
+            inverse,
+            measuring.k,
+            train_counts=known.counts,
+            filtered=None if inside is None else inside - (begin, 0),
+            conventions=measuring.conventions,
+        )
+
+    found = part(0, PART)
+    for begin in range(PART, n_samples, PART):
+        found = merge([found, part(begin, begin + PART)])
+    return found
 
 
 def _read_truth(truth: PathLike, train: PathLike | None, measuring: Measuring, reading: dict[str, Any]) -> _Truth:

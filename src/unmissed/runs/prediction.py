@@ -56,11 +56,16 @@ def read_rows(
         X, names = dataset.X, dataset.feature_names
         if not header and X.shape[1] < run.n_features:  # without a header the last features may simply not occur
             X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
-    if X.shape[1] != run.n_features:
-        raise InputError(f"{path}: has {X.shape[1]} features; {run.folder} was trained on {run.n_features}")
+    check_features(run, path, X.shape[1], names)
+    return X, None
+
+
+def check_features(run: Run, path: str | os.PathLike[str], n_features: int, names: list[str] | None) -> None:
+    """Refuse rows whose features are not those that the run was trained on."""
+    if n_features != run.n_features:
+        raise InputError(f"{path}: has {n_features} features; {run.folder} was trained on {run.n_features}")
     if names is not None and run.feature_names is not None and names != run.feature_names:
         raise InputError(f"{path}: its features have other names than those that {run.folder} was trained on")
-    return X, None
 
 
 def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:

@@ -1,0 +1,103 @@
+"""Prediction in parts: the rows of a store ranked by tasks, here or on a cluster, and the rankings put together."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmissed.archive import MANIFEST
+from unmissed.data import open_store
+from unmissed.errors import InputError
+from unmissed.execution import Executor, OnDisk, Piece, Work
+from unmissed.models.rows import Rows, Stored, check_k
+from unmissed.progress import Progress, silent
+from unmissed.ranking import Ranking
+from unmissed.runs.prediction import BATCH, check_features, predict
+from unmissed.runs.run import Run, open_run
+
+PART = 4 * BATCH  # rows per task; a multiple of the batch, so that parts change no bit
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """Rank the rows `begin` to `end`."""
+
+    begin: int
+    end: int
+    k: int
+
+    @property
+    def key(self) -> str:
+        """The key of the ranking."""
+        return f"rows/{self.begin:012d}"
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.end - self.begin
+
+    def run(self, shared: tuple[Run, Any]) -> Piece:
+        """Rank the rows."""
+        run, X = shared
+        found = predict(run, X[self.begin : self.end], self.k)
+        return Piece(self.key, {"labels": found.labels, "scores": found.scores})
+
+
+@dataclass(frozen=True)
+class RunAndRows:
+    """Makes what parts share: a run opened from its folder, its weights mapped, and the rows of a store."""
+
+    run: str
+    rows: Rows
+    seal: str
+
+    def __call__(self) -> tuple[Run, Any]:
+        """Open the run; a worker ranks with one thread per task."""
+        run = open_run(self.run)
+        if _seal(run) != self.seal:
+            raise InputError(f"{self.run}: is another run here than where the prediction was begun")
+        run.model.with_jobs(1)
+        return run, self.rows.X
+
+
+def predict_parts(
+    run: Run,
+    store: str | os.PathLike[str],
+    k: int,
+    out: str | os.PathLike[str],
+    *,
+    executor: Executor,
+    progress: Progress = silent,
+) -> Ranking:
+    """Return the k best labels of each row of a store; parts that are finished lie beside `out` until all are.
+
+    The ranking is bit for bit that of `predict`. Begun again, it goes on where it stopped.
+    """
+    dataset = open_store(store)
+    check_features(run, store, dataset.n_features, dataset.feature_names)
+    rows = Rows(dataset.X, dataset.Y, store=Stored.of(dataset))
+    seal = _seal(run)
+    name = hashlib.sha256(f"{seal} {dataset.digest} {check_k(k)}".encode()).hexdigest()[:12]
+    parts = Path(out).absolute().parent / f".{Path(out).name}.{name}.parts"
+    tasks = [PartTask(begin, min(begin + PART, rows.n_samples), k) for begin in range(0, rows.n_samples, PART)]
+    labels = np.full((rows.n_samples, k), -1, np.int32)
+    scores = np.full((rows.n_samples, k), -np.inf, np.float32)
+    ends = {task.key: (task.begin, task.end) for task in tasks}
+    shared = RunAndRows(str(run.folder.path.absolute()), rows, seal)
+    for piece in Work(OnDisk(parts), executor, progress).map(tasks, shared):
+        begin, end = ends[piece.key]
+        arrays = piece.expect({"labels": (np.int32, 2), "scores": (np.float32, 2)})
+        labels[begin:end], scores[begin:end] = arrays["labels"], arrays["scores"]
+    shutil.rmtree(parts, ignore_errors=True)
+    return Ranking(labels, scores).of_names(run.label_names)
+
+
+def _seal(run: Run) -> str:
+    """Return what tells a run from any other: the checksum of its manifest."""
+    return hashlib.sha256((run.folder.path / MANIFEST).read_bytes()).hexdigest()
