@@ -148,7 +148,7 @@ class LEML(Model):
         """
 
         def masked(rows: Rows) -> Rows:
-            return ObservedRows(rows.X, rows.Y, rows.unit_rows, rows.store, _check_observed(observed, rows))
+            return ObservedRows(rows.X, rows.Y, rows.unit_rows, _check_observed(observed, rows), store=rows.store)
 
         return self._fit_as_brought(X, Y, work, masked)
 
