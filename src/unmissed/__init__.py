@@ -6,12 +6,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Bonsai": "unmissed.models",
     "Dataset": "unmissed.data",
     "DiSMEC": "unmissed.models",
     "InputError": "unmissed.errors",
     "Jain": "unmissed.propensity",
     "LEML": "unmissed.models",
     "PWDiSMEC": "unmissed.models",
+    "Parabel": "unmissed.models",
     "Popularity": "unmissed.models",
     "Ranking": "unmissed.ranking",
     "SLEEC": "unmissed.models",

@@ -23,7 +23,7 @@ from unmissed.propensity import Constant
 from unmissed.runs import Recipe, open_run, train
 
 TRAIN, TEST = small_corpus()
-QUICK = {"n_jobs": 1, "block_size": 16, "n_trees": 2, "n_learners": 2, "n_components": 8}
+QUICK = {"n_jobs": 1, "block_size": 16, "n_trees": 2, "max_leaf": 8, "n_learners": 2, "n_components": 8}
 """Small settings, for the methods that have such parameters."""
 
 assert own_model.METHOD in METHODS

@@ -17,6 +17,7 @@ def inspect(
         str | None, typer.Option(help="Show the strongest features of this label (name or number).")
     ] = None,
     top: Annotated[int, typer.Option(help="How many features to show.", min=1)] = 20,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the top of a label tree with its labels' names.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare every file with its checksum.")] = False,
     json: show.JsonOption = False,
 ) -> None:
@@ -28,9 +29,11 @@ def inspect(
     Example: unmissed inspect laws
 
     Example: unmissed inspect laws --label "fishing quota" --top 10
+
+    Example: unmissed inspect laws --tree
     """
     from unmissed.runs import open_run
-    from unmissed.runs.inspection import summarize
+    from unmissed.runs.inspection import draw, summarize
     from unmissed.runs.inspection import verify as verify_run
 
     opened = open_run(run)
@@ -40,6 +43,10 @@ def inspect(
             typer.echo(f"{run}: every file matches its checksum ({n_pieces:,} pieces read)")
     if label is not None:
         _show_label(opened, label, top, json)
+        return
+    if tree:
+        drawn = draw(opened)
+        show.print_json({"tree": drawn.splitlines()}) if json else typer.echo(drawn)
         return
     facts = summarize(opened)
     if json:

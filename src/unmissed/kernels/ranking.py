@@ -72,6 +72,29 @@ def score_tile(indptr, indices, data, tile, bias, scores):
 
 
 @kernel()
+def score_candidates(indptr, indices, data, starts, features, weights, bias, candidates, dense, scores):
+    """Set scores[i, c] = bias[l] + w_l.x_i for the label l = candidates[i, c], -inf where that is -1.
+
+    Label l has the weights starts[l] to starts[l + 1], in rising order of feature; `dense` (n_features) holds zeros
+    before and after.
+    """
+    for row in range(indptr.shape[0] - 1):
+        for at in range(indptr[row], indptr[row + 1]):
+            dense[indices[at]] = data[at]
+        for place in range(candidates.shape[1]):
+            label = candidates[row, place]
+            if label < 0:
+                scores[row, place] = -np.inf
+                continue
+            score = bias[label]
+            for at in range(starts[label], starts[label + 1]):
+                score += dense[features[at]] * weights[at]
+            scores[row, place] = score
+        for at in range(indptr[row], indptr[row + 1]):
+            dense[indices[at]] = 0
+
+
+@kernel()
 def merge_best(scores, first, labels, best):
     """Merge the scores of labels first, first + 1, ... into each row's k best; among equals the smaller label leads."""
     k = best.shape[1]

@@ -4,12 +4,14 @@ from importlib import import_module
 from typing import Any
 
 _PUBLIC = {
+    "Bonsai": "bonsai",
     "Certificate": "base",
     "DiSMEC": "dismec",
     "Explanation": "base",
     "LEML": "leml",
     "Model": "base",
     "PWDiSMEC": "dismec",
+    "Parabel": "parabel",
     "Popularity": "popularity",
     "Rows": "rows",
     "SLEEC": "sleec",

@@ -200,6 +200,10 @@ class Model(Estimator, ABC):
         """Return the features that speak for a label."""
         self._cannot("name the features that speak for a label")
 
+    def draw(self, label_name: Callable[[int], str], feature_name: Callable[[int], str]) -> str:
+        """Return a picture of the model in lines of text, with the names of labels and features."""
+        self._cannot("be drawn; it is no tree over labels")
+
     def facts(self) -> dict[str, Any]:
         """Return what `inspect` shows of this model beside its parameters: short titles and plain values."""
         return {}

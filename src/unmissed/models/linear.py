@@ -12,6 +12,8 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces
 from unmissed.models import scoring
 from unmissed.models.base import Certificate, Explanation, Model
+from unmissed.models.rescoring import ByLabel
+from unmissed.models.rows import check_k
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
@@ -63,6 +65,7 @@ class Linear(Model):
     tol: float
     n_jobs: int | None
     shards_: list[Shard]
+    by_label_: ByLabel | None
 
     def _open(self, pieces: Pieces) -> None:
         shards: list[Shard] = []
@@ -76,6 +79,29 @@ class Linear(Model):
         if first != self.n_labels_:
             raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
         self.shards_ = shards
+        self.by_label_ = None
+
+    def rank(
+        self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100
+    ) -> Ranking:
+        """Return the k best labels of each row with their scores; places beyond the number of labels are -1.
+
+        Parameters
+        ----------
+        X : the rows
+        k : places per row
+        candidates : a model, such as a label tree, or a ranking: only the labels that it proposes are scored, exactly;
+            None scores all labels. The first call copies the weights label by label
+        n_candidates : how many labels a model is asked to propose per row
+        """
+        if candidates is None:
+            return super().rank(X, k)
+        self._check_fitted()
+        k, rows = check_k(k), self._checked(X)
+        proposed = candidates.rank(X, check_k(n_candidates)) if isinstance(candidates, Model) else candidates
+        if self.by_label_ is None:
+            self.by_label_ = ByLabel.turn(self.shards_)
+        return self.by_label_.rank(rows, proposed, k, self.n_jobs)
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return scoring.rank(X, self.shards_, k, self.n_jobs)

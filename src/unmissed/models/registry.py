@@ -32,6 +32,8 @@ METHODS: dict[str, Method] = {
     "sleec": Method(
         "unmissed.models.sleec:SLEEC", "votes of the nearest rows in embeddings that keep label neighbours"
     ),
+    "parabel": Method("unmissed.models.parabel:Parabel", "balanced binary trees over labels"),
+    "bonsai": Method("unmissed.models.bonsai:Bonsai", "shallow trees over labels with many children"),
     "popularity": Method("unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row"),
 }
 """Every method by name; classes are imported when they are needed."""

@@ -75,6 +75,16 @@ def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:
     }
 
 
+def draw(run: Run) -> str:
+    """Return a picture of the run's model in lines of text, with the names that the run knows."""
+    features = run.feature_names
+
+    def feature_name(feature: int) -> str:
+        return features[feature] if features else f"feature {feature}"
+
+    return run.model.draw(run.name_of, feature_name)
+
+
 def strongest_features(run: Run, label: int, top: int = 20) -> list[Feature]:
     """Return the `top` features with the largest weights in size, largest first; ties by number."""
     found = run.model.explain(label).strongest(top)

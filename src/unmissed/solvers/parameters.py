@@ -31,10 +31,16 @@ def check_prune(prune: Any) -> None:
         raise InputError(f"prune must be at least 0; got {prune!r}")
 
 
-def check_rounds(max_rounds: Any) -> None:
+def check_rounds(max_rounds: Any, name: str = "max_rounds") -> None:
     """Refuse a number of rounds that lets nothing happen."""
-    if not _is_whole(max_rounds) or max_rounds < 1:
-        raise InputError(f"max_rounds must be a whole number, at least 1; got {max_rounds!r}")
+    check_whole(name, max_rounds, 1)
+
+
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuse what is not a whole number of at least `least` and at most `most`."""
+    if not _is_whole(value) or value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name} must be a whole number, {bounds}; got {value!r}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:

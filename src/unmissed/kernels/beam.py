@@ -1,0 +1,373 @@
+"""Beam search down label trees, a batch of rows at a time.
+
+A node scores its columns, children or labels, by sparse weights kept feature by feature; a column with the score s has
+the log probability -max(0, 1 - s)^2 given the node, and log probabilities add up along a path. All rows of a batch go
+down one level at a time, and the rows that stand at one node are scored together: many of them over a dense tile of the
+node's features and columns, few of them straight from the sparse weights. Both ways add the same numbers in the same
+order; the zeros that a dense tile adds change no bit.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unmissed._jit import kernel
+
+_ZERO = np.float32(0)
+_ONE = np.float32(1)
+_GAIN = 64  # what an entry of a row saves over a tile, in numbers that laying the tile out writes
+
+
+class TreeArrays(NamedTuple):
+    """A label tree as kernels read it; nodes are numbered level by level, children of a node one after the other.
+
+    Node v has the labels labels[begins[v]:ends[v]]; its columns are its children, children[v] the first of them, or its
+    labels where it is a leaf (children[v] is -1). They are numbered from column_starts[v] on in `scale` and `bias`. Its
+    features, rising, are features[feature_starts[v]:feature_starts[v + 1]]; feature j has the weights
+    weight_starts[j] to weight_starts[j + 1], each for a column of its node, in units of the column's scale. `buckets`,
+    `bucket_starts` and `shifts` find a feature by its leading bits.
+    """
+
+    labels: Any
+    begins: Any
+    ends: Any
+    children: Any
+    column_starts: Any
+    feature_starts: Any
+    features: Any
+    weight_starts: Any
+    columns: Any
+    weights: Any
+    scale: Any
+    bias: Any
+    bucket_starts: Any
+    shifts: Any
+    buckets: Any
+
+
+@kernel()
+def lay_buckets(feature_starts, features, bucket_starts, shifts, buckets):
+    """Index each node's features: those of bucket b, from buckets[b] on, have the leading bits b - bucket_starts[v]."""
+    for node in range(feature_starts.shape[0] - 1):
+        bucket, stop = bucket_starts[node], bucket_starts[node + 1]
+        for at in range(feature_starts[node], feature_starts[node + 1]):
+            mine = bucket_starts[node] + (np.int64(features[at]) >> shifts[node])
+            while bucket <= mine:
+                buckets[bucket] = at
+                bucket += 1
+        while bucket < stop:
+            buckets[bucket] = feature_starts[node + 1]
+            bucket += 1
+
+
+@kernel()
+def descend(tree, indptr, indices, data, nodes, scores, table, tile):
+    """Bring the beam of every row from the root down to leaves.
+
+    `nodes` and `scores` (n_rows, beam) get each row's leaves, best first, and their log probabilities; places without a
+    leaf are -1. `table` (n_features) holds zeros before and after; `tile` is scratch, as large as `tile_size` says.
+    """
+    nodes[:] = -1
+    scores[:] = -np.inf
+    nodes[:, 0] = 0
+    scores[:, 0] = 0
+    next_nodes, next_scores = np.empty_like(nodes), np.empty_like(scores)
+    counts = np.zeros(tree.children.shape[0], np.int64)
+    rows, slots = np.empty(nodes.size, np.int64), np.empty(nodes.size, np.int64)
+    inner, starts = np.empty(nodes.size, np.int64), np.empty(nodes.size + 1, np.int64)
+    line = np.empty(_widest(tree), np.float32)
+    hits, values = _hits(indptr)
+    while True:
+        n_inner = _by_node(nodes, tree.children, False, counts, inner, starts, rows, slots)
+        if n_inner == 0:
+            return
+        next_nodes[:] = -1
+        next_scores[:] = -np.inf
+        for row in range(nodes.shape[0]):
+            for slot in range(nodes.shape[1]):
+                node = nodes[row, slot]
+                if node >= 0 and tree.children[node] < 0:
+                    _put(next_nodes[row], next_scores[row], node, scores[row, slot])
+        for group in range(n_inner):
+            node = inner[group]
+            mine = rows[starts[group] : starts[group + 1]]
+            dense = _lay_tile(tree, node, mine, indptr, table, tile)
+            for at in range(mine.shape[0]):
+                row = mine[at]
+                n_columns = _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line)
+                above = scores[row, slots[starts[group] + at]]
+                for column in range(n_columns):
+                    _put(next_nodes[row], next_scores[row], tree.children[node] + column, above + line[column])
+            if dense:
+                _clear_table(tree, node, table)
+        nodes[:] = next_nodes
+        scores[:] = next_scores
+
+
+@kernel()
+def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, found):
+    """Set found[i, s, c] to the log probability of label c of the leaf in slot s of row i's beam.
+
+    The labels of that leaf are tree.labels from begins[i, s] on, sizes[i, s] of them; 0 where the slot is empty.
+    """
+    counts = np.zeros(tree.children.shape[0], np.int64)
+    rows, slots = np.empty(nodes.size, np.int64), np.empty(nodes.size, np.int64)
+    leaves, starts = np.empty(nodes.size, np.int64), np.empty(nodes.size + 1, np.int64)
+    n_leaves = _by_node(nodes, tree.children, True, counts, leaves, starts, rows, slots)
+    hits, values = _hits(indptr)
+    sizes[:] = 0
+    for group in range(n_leaves):
+        node = leaves[group]
+        mine = rows[starts[group] : starts[group + 1]]
+        dense = _lay_tile(tree, node, mine, indptr, table, tile)
+        for at in range(mine.shape[0]):
+            row, slot = mine[at], slots[starts[group] + at]
+            line = found[row, slot]
+            n_columns = _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line)
+            for column in range(n_columns):
+                line[column] += scores[row, slot]
+            begins[row, slot] = tree.begins[node]
+            sizes[row, slot] = n_columns
+        if dense:
+            _clear_table(tree, node, table)
+
+
+@kernel()
+def add_trees(tree_labels, begins, sizes, found, totals, labels, scores):
+    """Write each row's best labels by the mean over trees of their probabilities, 0 where a tree did not reach them.
+
+    Arrays of `score_leaves` with a first axis of trees; tree_labels (n_trees, n_labels). Only labels that can be among
+    the k best are summed: in some tree their probability is at least 1/n_trees of the k-th best there. `totals`
+    (n_labels) holds -1 before and after; labels and scores (n_rows, k) hold -1 and -inf before.
+    """
+    n_trees = tree_labels.shape[0]
+    best = np.empty(labels.shape[1], np.float32)
+    chosen = np.empty(totals.shape[0], np.int64)
+    for row in range(labels.shape[0]):
+        bound = np.float32(-np.inf)
+        for tree in range(n_trees):
+            bound = max(bound, _kth_best(sizes[tree, row], found[tree, row], best))
+        bound -= np.float32(np.log(n_trees) + 1e-3)  # a little lower, for what rounding does to equals
+        n_chosen = 0
+        for tree in range(n_trees):
+            names = tree_labels[tree]
+            for slot in range(sizes.shape[2]):
+                for column in range(sizes[tree, row, slot]):
+                    if found[tree, row, slot, column] >= bound:
+                        label = names[begins[tree, row, slot] + column]
+                        if totals[label] < 0:
+                            totals[label] = 0
+                            chosen[n_chosen] = label
+                            n_chosen += 1
+        for tree in range(n_trees):
+            names = tree_labels[tree]
+            for slot in range(sizes.shape[2]):
+                for column in range(sizes[tree, row, slot]):
+                    label = names[begins[tree, row, slot] + column]
+                    if totals[label] >= 0:
+                        totals[label] += np.exp(np.float64(found[tree, row, slot, column]))
+        for at in range(n_chosen):
+            label = chosen[at]
+            _put(labels[row], scores[row], label, np.float32(totals[label] / n_trees))
+            totals[label] = -1
+
+
+@kernel()
+def _kth_best(sizes, found, best):
+    """Return the k-th largest log probability that one tree gives a row, -inf where it gives fewer."""
+    last = best.shape[0] - 1
+    best[:] = -np.inf
+    for slot in range(sizes.shape[0]):
+        for column in range(sizes[slot]):
+            score = found[slot, column]
+            if score > best[last]:
+                place = last
+                while place > 0 and best[place - 1] < score:
+                    best[place] = best[place - 1]
+                    place -= 1
+                best[place] = score
+    return best[last]
+
+
+@kernel()
+def _widest(tree):
+    """Return the largest number of columns of a node."""
+    most = 0
+    for node in range(tree.children.shape[0]):
+        most = max(most, tree.column_starts[node + 1] - tree.column_starts[node])
+    return most
+
+
+@kernel()
+def tile_size(tree):
+    """Return how many numbers the largest tile of a node has: a line of zeros, and one per feature."""
+    most = 0
+    for node in range(tree.children.shape[0]):
+        n_features = tree.feature_starts[node + 1] - tree.feature_starts[node]
+        most = max(most, (n_features + 1) * (tree.column_starts[node + 1] - tree.column_starts[node]))
+    return most
+
+
+@kernel()
+def _hits(indptr):
+    """Return room for the entries of the longest row."""
+    most = 0
+    for row in range(indptr.shape[0] - 1):
+        most = max(most, indptr[row + 1] - indptr[row])
+    return np.empty(most + 1, np.int64), np.empty(most + 1, np.float32)
+
+
+@kernel()
+def _lay_tile(tree, node, rows, indptr, table, tile):
+    """Lay a node's weights out densely if these rows have entries enough to pay for it; return whether it was done.
+
+    Feature f has the line table[f] of the tile.
+    """
+    begin, end = tree.feature_starts[node], tree.feature_starts[node + 1]
+    first = tree.column_starts[node]
+    n_columns = tree.column_starts[node + 1] - first
+    n_entries = 0
+    for at in range(rows.shape[0]):
+        n_entries += indptr[rows[at] + 1] - indptr[rows[at]]
+    n_weights = tree.weight_starts[end] - tree.weight_starts[begin]
+    if _GAIN * n_entries <= (end - begin) * n_columns + 8 * n_weights:
+        return False
+    for at in range((end - begin + 1) * n_columns):
+        tile[at] = _ZERO
+    for place in range(begin, end):
+        line = place - begin + 1
+        table[tree.features[place]] = line
+        for weight in range(tree.weight_starts[place], tree.weight_starts[place + 1]):
+            column = tree.columns[weight]
+            tile[line * n_columns + column] = np.float32(tree.weights[weight]) * tree.scale[first + column]
+    return True
+
+
+@kernel()
+def _clear_table(tree, node, table):
+    """Take a node's features out of the table."""
+    for at in range(tree.feature_starts[node], tree.feature_starts[node + 1]):
+        table[tree.features[at]] = 0
+
+
+@kernel()
+def _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line):
+    """Set the log probabilities of a node's columns, given the node, for one row; return how many columns it has."""
+    first = tree.column_starts[node]
+    n_columns = tree.column_starts[node + 1] - first
+    for column in range(n_columns):
+        line[column] = tree.bias[first + column]
+    if dense:
+        n_hits = 0
+        for entry in range(indptr[row], indptr[row + 1]):  # without a branch: which features a node has is no pattern
+            place = table[indices[entry]]
+            hits[n_hits] = place * n_columns
+            values[n_hits] = data[entry]
+            n_hits += place > 0
+        if n_columns == 2:
+            _add_pairs(tile, hits, values, n_hits, line)
+        else:
+            _add_lines(tile, hits, values, n_hits, n_columns, line)
+    else:
+        _add_sparse(tree, node, indptr, indices, data, row, line)
+    for column in range(n_columns):
+        under = max(_ONE - line[column], _ZERO)
+        line[column] = -under * under
+    return n_columns
+
+
+@kernel()
+def _add_pairs(tile, hits, values, n_hits, line):
+    """Add value times weight over the hits of a row, for two columns."""
+    one, other = line[0], line[1]
+    for at in range(n_hits):
+        one += values[at] * tile[hits[at]]
+        other += values[at] * tile[hits[at] + 1]
+    line[0] = one
+    line[1] = other
+
+
+@kernel()
+def _add_lines(tile, hits, values, n_hits, n_columns, line):
+    """Add value times weight over the hits of a row, four hits at a time, for any number of columns."""
+    at = 0
+    while at + 3 < n_hits:
+        h0, h1, h2, h3 = hits[at], hits[at + 1], hits[at + 2], hits[at + 3]
+        w0, w1 = tile[h0 : h0 + n_columns], tile[h1 : h1 + n_columns]
+        w2, w3 = tile[h2 : h2 + n_columns], tile[h3 : h3 + n_columns]
+        v0, v1, v2, v3 = values[at], values[at + 1], values[at + 2], values[at + 3]
+        for column in range(n_columns):
+            line[column] = (((line[column] + v0 * w0[column]) + v1 * w1[column]) + v2 * w2[column]) + v3 * w3[column]
+        at += 4
+    while at < n_hits:
+        w0 = tile[hits[at] : hits[at] + n_columns]
+        for column in range(n_columns):
+            line[column] += values[at] * w0[column]
+        at += 1
+
+
+@kernel()
+def _add_sparse(tree, node, indptr, indices, data, row, line):
+    """Add value times weight over the features that a row and a node share, found in the node's buckets."""
+    first = tree.column_starts[node]
+    base, shift = tree.bucket_starts[node], tree.shifts[node]
+    for entry in range(indptr[row], indptr[row + 1]):
+        feature = indices[entry]
+        bucket = base + (np.int64(feature) >> shift)
+        place, stop = tree.buckets[bucket], tree.buckets[bucket + 1]
+        while place < stop and tree.features[place] < feature:
+            place += 1
+        if place < stop and tree.features[place] == feature:
+            value = data[entry]
+            for weight in range(tree.weight_starts[place], tree.weight_starts[place + 1]):
+                column = tree.columns[weight]
+                line[column] += value * (np.float32(tree.weights[weight]) * tree.scale[first + column])
+
+
+@kernel()
+def _by_node(nodes, children, leaves, counts, found, starts, rows, slots):
+    """Group the places of a beam by node, either those at leaves or the others; return how many nodes there are.
+
+    `found` lists the nodes; rows and slots list the places of node found[g] from starts[g] on. `counts` (n_nodes) holds
+    zeros before and after.
+    """
+    n_found = 0
+    for row in range(nodes.shape[0]):
+        for slot in range(nodes.shape[1]):
+            node = nodes[row, slot]
+            if node >= 0 and (children[node] < 0) == leaves:
+                if counts[node] == 0:
+                    found[n_found] = node
+                    n_found += 1
+                counts[node] += 1
+    starts[0] = 0
+    for group in range(n_found):
+        starts[group + 1] = starts[group] + counts[found[group]]
+        counts[found[group]] = starts[group]
+    for row in range(nodes.shape[0]):
+        for slot in range(nodes.shape[1]):
+            node = nodes[row, slot]
+            if node >= 0 and (children[node] < 0) == leaves:
+                rows[counts[node]] = row
+                slots[counts[node]] = slot
+                counts[node] += 1
+    for group in range(n_found):
+        counts[found[group]] = 0
+    return n_found
+
+
+@kernel()
+def _put(names, scores, name, score):
+    """Put a name into a list of the best, best first, if it belongs there; among equals the smaller name leads."""
+    last = names.shape[0] - 1
+    if names[last] >= 0 and (scores[last] > score or (scores[last] == score and names[last] < name)):
+        return
+    place = last
+    while place > 0 and (
+        names[place - 1] < 0 or scores[place - 1] < score or (scores[place - 1] == score and names[place - 1] > name)
+    ):
+        names[place] = names[place - 1]
+        scores[place] = scores[place - 1]
+        place -= 1
+    names[place] = name
+    scores[place] = score

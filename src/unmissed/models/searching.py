@@ -1,0 +1,47 @@
+"""The best labels of rows by label trees: batches of rows over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from unmissed.execution import Threads
+from unmissed.kernels.beam import add_trees, descend, score_leaves, tile_size
+from unmissed.models.label_clusters import csr_arrays
+from unmissed.models.tree_file import Tree
+from unmissed.ranking import Ranking
+from unmissed.solvers.buffers import clean_scratch, scratch
+
+_ROWS = 4096  # rows that go down the trees together; more share a node, and need more memory
+
+
+def search(X: sp.csr_matrix, trees: Sequence[Tree], beam: int, k: int, n_labels: int, n_jobs: int | None) -> Ranking:
+    """Return the k best labels of each row by the mean of their probabilities over the trees."""
+    n_samples = X.shape[0]
+    labels = np.full((n_samples, k), -1, np.int32)
+    scores = np.full((n_samples, k), -np.inf, np.float32)
+    indptr, indices, data = csr_arrays(X)
+    tree_labels = np.stack([tree.clusters.labels for tree in trees])
+    widest = max(tree.widest for tree in trees)
+
+    def some(first: int) -> None:
+        last = min(first + _ROWS, n_samples)
+        rows = (indptr[first : last + 1], indices, data)
+        places = (len(trees), last - first, beam)
+        table = clean_scratch("features of a node", X.shape[1], np.int32)
+        begins, sizes = scratch("begins of leaves", places, np.int32), scratch("sizes of leaves", places, np.int32)
+        found = scratch("scores of leaves", (*places, widest))
+        for at, tree in enumerate(trees):
+            tile = scratch("tile of a node", (tile_size(tree.search),))
+            nodes, reached = np.empty(places[1:], np.int32), np.empty(places[1:], np.float32)
+            descend(tree.search, *rows, nodes, reached, table, tile)
+            score_leaves(tree.search, *rows, nodes, reached, table, tile, begins[at], sizes[at], found[at])
+        totals = np.full(n_labels, -1.0)
+        add_trees(tree_labels, begins, sizes, found, totals, labels[first:last], scores[first:last])
+
+    firsts = range(0, n_samples, _ROWS)
+    for _ in Threads(n_jobs if len(firsts) > 1 else 1).each(some, firsts):
+        pass
+    return Ranking(labels, scores)

@@ -1,0 +1,179 @@
+"""A trained label tree as arrays: how nodes become a piece, and a piece a tree that kernels search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.execution import Piece
+from unmissed.kernels.beam import TreeArrays, lay_buckets
+from unmissed.models.label_clusters import Clusters, read_only
+from unmissed.solvers.node import NodeWeights
+
+Array = npt.NDArray[Any]
+_CLUSTERS = dict.fromkeys(("labels", "begins", "ends", "children", "n_children"), (np.int32, 1))
+_NODES = {
+    "n_rows": (np.int32, 1),
+    "n_features": (np.int32, 1),
+    "counts": (np.uint8, 1),
+    "columns": (np.uint8, 1),
+    "weights": (np.int16, 1),
+    "scale": (np.float32, 1),
+    "bias": (np.float32, 1),
+    "objective": (np.float64, 1),
+    "gap": (np.float64, 1),
+    "sweeps": (np.int32, 1),
+}
+_PER_BUCKET = 4  # features of a node in a bucket, on average
+
+
+def feature_dtype(n_features: int) -> Any:
+    """Return the smallest unsigned type that holds the numbers of features."""
+    return np.uint16 if n_features <= 2**16 else np.uint32
+
+
+def clusters_piece(key: str, clusters: Clusters) -> Piece:
+    """Return clusters as a piece."""
+    return Piece(key, {field.name: getattr(clusters, field.name) for field in fields(clusters)})
+
+
+def open_clusters(piece: Piece) -> Clusters:
+    """Return the clusters that a piece holds."""
+    return Clusters(**piece.expect(_CLUSTERS))
+
+
+def nodes_arrays(nodes: Sequence[NodeWeights], n_rows: Sequence[int], n_features: int) -> dict[str, Array]:
+    """Return the arrays of consecutive nodes, one behind the other."""
+    joined: dict[str, Array] = {
+        name: np.concatenate([getattr(node, name) for node in nodes])
+        for name in ("counts", "columns", "weights", "scale", "bias", "objective", "gap", "sweeps")
+    }
+    joined["features"] = np.concatenate([node.features for node in nodes]).astype(feature_dtype(n_features))
+    joined["n_features"] = np.array([len(node.features) for node in nodes], np.int32)
+    joined["n_rows"] = np.array(n_rows, np.int32)
+    return joined
+
+
+def tree_piece(key: str, clusters: Clusters, parts: Sequence[Mapping[str, Array]]) -> Piece:
+    """Return a whole tree as a piece: its clusters, and the arrays of all its nodes in order."""
+    arrays = dict(clusters_piece(key, clusters).arrays)
+    for name in parts[0]:
+        arrays[name] = np.concatenate([part[name] for part in parts])
+    return Piece(key, arrays, {"n_nodes": clusters.n_nodes})
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A trained tree: its shape, its arrays as they were saved, and as kernels search them."""
+
+    clusters: Clusters
+    saved: Mapping[str, Array]
+    search: TreeArrays
+
+    @property
+    def widest(self) -> int:
+        """The most labels of a leaf."""
+        return int((self.clusters.ends - self.clusters.begins)[self.clusters.children < 0].max(initial=1))
+
+    @classmethod
+    def open(cls, piece: Piece, n_features: int, n_labels: int) -> Tree:
+        """Check a piece and make a tree of it; its large arrays stay where they are."""
+        saved = piece.expect({**_CLUSTERS, **_NODES, "features": (feature_dtype(n_features), 1)})
+        clusters = Clusters(**{name: saved[name] for name in _CLUSTERS})
+        _check_clusters(piece, clusters, n_labels)
+        _check_nodes(piece, clusters, saved, n_features)
+        return cls(clusters, saved, _search_arrays(clusters, saved, n_features))
+
+    def weights_of(self, node: int, column: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], float]:
+        """Return features, weights and bias of one classifier."""
+        tree = self.search
+        begin, end = tree.feature_starts[node], tree.feature_starts[node + 1]
+        places = slice(tree.weight_starts[begin], tree.weight_starts[end])
+        mine = np.flatnonzero(tree.columns[places] == column)
+        features = np.repeat(tree.features[begin:end], np.diff(tree.weight_starts[begin : end + 1]))[mine]
+        at = int(tree.column_starts[node]) + column
+        weights = tree.weights[places][mine] * tree.scale[at]
+        return features.astype(np.int32), weights.astype(np.float32), float(tree.bias[at])
+
+
+def _check_clusters(piece: Piece, clusters: Clusters, n_labels: int) -> None:
+    n = clusters.n_nodes
+    if n == 0 or any(len(getattr(clusters, name)) != n for name in ("ends", "children", "n_children")):
+        raise piece.damaged("its nodes do not fit together")
+    if not np.array_equal(np.sort(clusters.labels), np.arange(n_labels)):
+        raise piece.damaged(f"it does not hold each of {n_labels} labels once")
+    if clusters.begins[0] != 0 or clusters.ends[0] != n_labels:
+        raise piece.damaged("its root does not hold all labels")
+    inner = np.flatnonzero(clusters.children >= 0)
+    expected = 1 + np.cumsum([0, *clusters.n_children[inner]])
+    if not np.array_equal(clusters.children[inner], expected[:-1]) or expected[-1] != n:
+        raise piece.damaged("its nodes are not numbered level by level")
+    if (clusters.children[inner] <= inner).any() or (clusters.n_children[inner] < 1).any():
+        raise piece.damaged("its nodes are not numbered level by level")
+    for node, first, many in zip(inner, clusters.children[inner], clusters.n_children[inner], strict=True):
+        bounds = np.append(clusters.begins[first : first + many], clusters.ends[node])
+        if bounds[0] != clusters.begins[node] or not np.array_equal(clusters.ends[first : first + many], bounds[1:]):
+            raise piece.damaged(f"the children of node {node} do not share out its labels")
+    if (clusters.ends <= clusters.begins).any() and n_labels:
+        raise piece.damaged("it has a node without labels")
+
+
+def _check_nodes(piece: Piece, clusters: Clusters, saved: Mapping[str, Array], n_features: int) -> None:
+    n_columns = clusters.n_columns
+    total = int(n_columns.sum())
+    if any(len(saved[name]) != total for name in ("scale", "bias", "objective", "gap", "sweeps")):
+        raise piece.damaged("its classifiers do not fit its nodes")
+    if len(saved["n_rows"]) != clusters.n_nodes or len(saved["n_features"]) != clusters.n_nodes:
+        raise piece.damaged("its nodes do not fit together")
+    counts, features = saved["counts"], saved["features"]
+    held = saved["n_features"].astype(np.int64)
+    if (held < 0).any() or not held.sum() == len(features) == len(counts):
+        raise piece.damaged("its features are not where its nodes say")
+    n_weights = int(counts.astype(np.int64).sum()) + len(counts)
+    if not n_weights == len(saved["columns"]) == len(saved["weights"]):
+        raise piece.damaged("its weights are not where its features say")
+    if len(features) and int(features.max()) >= n_features:
+        raise piece.damaged(f"it has a feature that is not below {n_features}")
+    per_node = np.repeat(np.repeat(n_columns, held), counts.astype(np.int64) + 1)
+    if len(per_node) and (saved["columns"] >= per_node).any():
+        raise piece.damaged("it has a weight of a classifier that its node does not have")
+
+
+def _search_arrays(clusters: Clusters, saved: Mapping[str, Array], n_features: int) -> TreeArrays:
+    """Return where nodes, features and weights begin, and an index of each node's features."""
+    held = saved["n_features"].astype(np.int64)
+    weight_starts = np.zeros(len(saved["counts"]) + 1, np.int64)
+    np.cumsum(saved["counts"].astype(np.int64) + 1, out=weight_starts[1:])
+    feature_starts = _starts(held)
+    bits = max(int(n_features - 1).bit_length(), 1)
+    wanted = np.ceil(np.log2(np.maximum(held / _PER_BUCKET, 1))).astype(np.int64)
+    shifts = np.maximum(bits - wanted, 0)
+    bucket_starts = _starts((max(n_features - 1, 0) >> shifts) + 1)
+    buckets = np.full(bucket_starts[-1] + 1, feature_starts[-1], np.int64)
+    lay_buckets(feature_starts, read_only(saved["features"]), bucket_starts, shifts, buckets)
+    arrays = (
+        clusters.labels,
+        clusters.begins,
+        clusters.ends,
+        clusters.children,
+        _starts(clusters.n_columns),
+        feature_starts,
+        saved["features"],
+        weight_starts,
+        saved["columns"],
+        saved["weights"],
+        saved["scale"],
+        saved["bias"],
+        bucket_starts,
+        shifts,
+        buckets,
+    )
+    return TreeArrays(*(read_only(array) for array in arrays))
+
+
+def _starts(lengths: Array) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
