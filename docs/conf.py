@@ -72,7 +72,7 @@ def list_methods(app, docname, source):
         parts += [f"## {name}", f"`unmissed.models.{cls.__name__}`: {method.summary}.", ""]
         parameters = parameters_of(cls)
         if parameters:
-            parts += ["| parameter | default | what it is | changes the result |", "|---|---|---|---|"]
+            parts += ["| parameter | default | what it is | in the recipe |", "|---|---|---|---|"]
         for one in parameters:
             told = one.help.replace("|", r"\|").replace("*", r"\*")
             parts.append(f"| `{one.name}` | `{one.default!r}` | {told} | {'yes' if one.changes_result else 'no'} |")
