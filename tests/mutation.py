@@ -210,7 +210,8 @@ def notice(mutant: Mutant | None, tests: list[str], quick: bool) -> None:
     import hypothesis
     import pytest
 
-    hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True)
+    drawn = (hypothesis.Phase.explicit, hypothesis.Phase.generate)  # nobody reads the smallest example
+    hypothesis.settings.register_profile("mutation", deadline=None, derandomize=True, phases=drawn)
     hypothesis.settings.load_profile("mutation")
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, the process ends with it
     if mutant is not None:

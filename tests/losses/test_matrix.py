@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmissed.errors import InputError
-from unmissed.losses import convex_bound, cross_entropy, hinge, logistic, squared_hinge, unbiased
+from unmissed.losses import convex_bound, cross_entropy, hinge, logistic, naive, squared_hinge, unbiased
 from unmissed.losses import loss as loss_module
 
 METHODS = [("value", "value"), ("gradient", "slope"), ("curvature", "curvature")]
@@ -116,6 +116,12 @@ def test_read_only_scores_and_labels_are_left_alone():
 def test_stored_zeros_among_labels_are_absent_labels():
     Y = sp.csr_array(([1.0, 0.0], ([0, 0], [0, 1])), shape=(1, 2))
     np.testing.assert_array_equal(hinge().value(np.zeros((1, 2)) + 3, Y), [[0, 4]])
+
+
+@pytest.mark.parametrize("correct", [unbiased, convex_bound, naive])
+def test_a_loss_knows_for_how_many_labels_it_was_made(correct):
+    assert correct(hinge(), [0.5, 0.25, 1.0]).n_labels == 3
+    assert correct(hinge(), 0.5).n_labels is None
 
 
 def test_what_cannot_be_a_label_matrix_is_refused():

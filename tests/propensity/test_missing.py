@@ -19,6 +19,7 @@ def test_what_is_left_is_a_part_of_the_truth_in_canonical_form(seed, p):
     left = drop_labels(Y, p, np.random.default_rng(seed))
     assert left.shape == Y.shape
     assert left.dtype == Y.dtype
+    assert left.has_canonical_format
     assert ((Y - left).data >= 0).all()
     steps = np.diff(left.indices)
     row_ends = left.indptr[1:-1] - 1
