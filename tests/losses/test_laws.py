@@ -140,6 +140,16 @@ def test_slope_and_curvature_are_derivatives(name, p, unit):
             assert upper(s) == pytest.approx(rise, rel=1e-4, abs=1e-3)
 
 
+def test_a_part_of_a_convex_half_is_convex_and_a_sum_with_a_concave_one_is_not_known_to_be():
+    plain = hinge().positive
+    assert (0.5 * plain).convex is True
+    assert (0.5 * plain).bounded_below is True
+    assert (0.5 * plain + 0.25 * hinge().negative).convex is True
+    assert (-0.5 * plain).convex is None
+    assert (0.5 * plain + 0.5 * zero_one().positive).convex is None
+    assert (np.array([0.5, 0.0]) * plain).convex is True
+
+
 def test_the_unbiased_hinge_breaks_convexity_exactly_at_minus_one():
     half = unbiased(hinge(), 0.5).positive
     assert half.slope(-1.001) == -2
