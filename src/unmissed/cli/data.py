@@ -83,34 +83,38 @@ def convert(
     min_df: MinDf = 1,
     max_features: MaxFeatures = None,
     smooth_idf: SmoothIdf = False,
+    jobs: Annotated[int, typer.Option(help="Text into a store: processes. No effect on the result.", min=1)] = 1,
     json: show.JsonOption = False,
 ) -> None:
     """Convert a data set into another form; texts become TF-IDF features.
 
     A target without suffix becomes a store: a folder that opens at once, without
     reading, and remembers how its features were made from text. Use it as --like
-    to give a test set the same features and labels.
+    to give a test set the same features and labels. Texts of any length go into a store:
+    they are read twice, in blocks, and never held at once.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
 
     Example: unmissed data convert test.jsonl.xz test --like train
     """
-    from unmissed.data import load, save
-    from unmissed.data.sources import target_form
+    from unmissed.data import load, open_store, save
+    from unmissed.data.large_text import convert_text
+    from unmissed.data.sources import holds_text, target_form
 
-    target_form(target)  # before the reading, which may take long
+    form = target_form(target)  # before the reading, which may take long
+    text = _text_options(ngrams, min_df, max_features, smooth_idf)
     with show.progress_bar("reading") as progress:
         training = None if like is None else load(like)
-        dataset = load(
-            source,
-            like=training,
-            text=_text_options(ngrams, min_df, max_features, smooth_idf),
-            header=not no_header,
-            one_based=one_based,
-            progress=progress,
-        )
-    with show.progress_bar("writing") as progress:
-        save(dataset, target, progress=progress)
+        if form == "store" and holds_text(source):
+            convert_text(source, target, text=text, like=training, n_jobs=jobs, progress=progress)
+            dataset = open_store(target)
+        else:
+            dataset = load(
+                source, like=training, text=text, header=not no_header, one_based=one_based, progress=progress
+            )
+    if form != "store" or not holds_text(source):
+        with show.progress_bar("writing") as progress:
+            save(dataset, target, progress=progress)
     facts = {
         "path": target,
         "n_samples": dataset.n_samples,

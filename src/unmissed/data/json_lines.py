@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,14 @@ from unmissed.progress import Progress, silent
 
 def read_texts(path: str | os.PathLike[str], progress: Progress = silent) -> list[str]:
     """Read the `text` of each line; labels need not be there."""
-    return [_text(where, document) for where, document in _documents(path, progress)]
+    return [text_of(where, document) for where, document in _documents(path, progress)]
 
 
 def read_texts_and_ids(path: str | os.PathLike[str], progress: Progress = silent) -> tuple[list[str], list[str] | None]:
     """Read the `text` of each line and its `id`, a string or a whole number; None where not every line has one."""
     texts, ids = [], []
     for where, document in _documents(path, progress):
-        texts.append(_text(where, document))
+        texts.append(text_of(where, document))
         name = document.get("id")
         if isinstance(name, str | int) and not isinstance(name, bool):
             ids.append(str(name))
@@ -35,15 +35,15 @@ def read_texts_and_ids(path: str | os.PathLike[str], progress: Progress = silent
 
 def read_label_lists(path: str | os.PathLike[str], progress: Progress = silent) -> list[list[str]]:
     """Read the `labels` of each line; texts need not be there."""
-    return [_labels(where, document) for where, document in _documents(path, progress)]
+    return [labels_of(where, document) for where, document in _documents(path, progress)]
 
 
 def read_documents(path: str | os.PathLike[str], progress: Progress = silent) -> tuple[list[str], list[list[str]]]:
     """Read the `text` and the `labels` of each line."""
     texts, label_lists = [], []
     for where, document in _documents(path, progress):
-        texts.append(_text(where, document))
-        label_lists.append(_labels(where, document))
+        texts.append(text_of(where, document))
+        label_lists.append(labels_of(where, document))
     return texts, label_lists
 
 
@@ -76,8 +76,15 @@ def binarize(
 
 
 def _documents(path: str | os.PathLike[str], progress: Progress) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each line's object, and `file:line` for complaints about it; blank lines are stepped over."""
-    for number, line in lines(path, progress):
+    """Give the objects of a file."""
+    return documents(path, lines(path, progress))
+
+
+def documents(
+    path: str | os.PathLike[str], numbered: Iterable[tuple[int, bytes]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the object of each numbered line, and `file:line` for complaints about it; blank lines are stepped over."""
+    for number, line in numbered:
         where = f"{path}:{number}"
         try:
             text = line.decode("utf-8")
@@ -98,14 +105,16 @@ def _documents(path: str | os.PathLike[str], progress: Progress) -> Iterator[tup
         yield where, document
 
 
-def _text(where: str, document: dict[str, Any]) -> str:
+def text_of(where: str, document: dict[str, Any]) -> str:
+    """Return the `text` of a line's object, or say what it has instead."""
     text = document.get("text")
     if not isinstance(text, str):
         raise InputError(f"{where}: expected 'text' to be a string, found {_found(document, 'text')}")
     return text
 
 
-def _labels(where: str, document: dict[str, Any]) -> list[str]:
+def labels_of(where: str, document: dict[str, Any]) -> list[str]:
+    """Return the `labels` of a line's object, or say what it has instead."""
     labels = document.get("labels")
     if not isinstance(labels, list):
         raise InputError(f"{where}: expected 'labels' to be a list of identifiers, found {_found(document, 'labels')}")

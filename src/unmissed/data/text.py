@@ -114,6 +114,23 @@ class TextFeatures:
         self.idf_ = inverse_document_frequency(counts, smooth=self.smooth)
         return weigh_terms(counts, self.idf_)
 
+    def learn(self, frequency: Mapping[str, int], occurrences: Mapping[str, int], n_documents: int) -> TextFeatures:
+        """Learn from counts: how many of the documents have each term, and, for `max_features`, how often it occurs.
+
+        The terms are those that `fit` keeps, ties included.
+        """
+        terms = sorted(frequency)
+        df = np.array([frequency[term] for term in terms], np.float64)
+        kept = np.flatnonzero(df >= self.min_df)
+        if self.max_features is not None and kept.size > self.max_features:
+            often = np.array([occurrences[terms[place]] for place in kept], np.float32)
+            kept = np.sort(kept[(-often).argsort()[: self.max_features]])  # as scikit-learn breaks ties
+        if not kept.size:
+            raise InputError(f"no terms to learn from {n_documents} texts with min_df={self.min_df}")
+        self.terms_ = [terms[place] for place in kept.tolist()]
+        self.idf_ = _idf(df[kept], n_documents, self.smooth)
+        return self
+
     def transform(self, texts: Iterable[str], *, progress: Progress = silent) -> sparse.csr_matrix:
         """Return the features of documents; terms that training did not know are left out."""
         if self.terms_ is None or self.idf_ is None:
@@ -126,7 +143,7 @@ class TextFeatures:
             return len(TextFeatures(**self.options).fit(texts, progress=progress).terms_ or ())
         terms: set[str] = set()
         for text in _told(texts, progress):
-            terms.update(self._analyze(text))
+            terms.update(self.terms_in(text))
         return len(terms)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -168,7 +185,7 @@ class TextFeatures:
             ngram_range=self.ngrams, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
         )
 
-    def _analyze(self, text: str) -> list[str]:
+    def terms_in(self, text: str) -> list[str]:
         """Return the terms of a text, as scikit-learn's CountVectorizer finds them; it is not imported for that."""
         words = _WORD.findall(text.lower())
         shortest, longest = self.ngrams
@@ -186,7 +203,7 @@ class TextFeatures:
         places: list[int] = []
         starts = [0]
         for text in _told(texts, progress):
-            places.extend(place for term in self._analyze(text) if (place := place_of.get(term)) is not None)
+            places.extend(place for term in self.terms_in(text) if (place := place_of.get(term)) is not None)
             starts.append(len(places))
         ones = np.ones(len(places), np.float32)
         indices = np.array(places, np.int32)
@@ -214,8 +231,10 @@ def _check_options(options: Any, where: str) -> None:
 
 def inverse_document_frequency(counts: sparse.csr_matrix, *, smooth: bool = False) -> npt.NDArray[np.float32]:
     """Return ln(N / df) per term, or scikit-learn's ln((1 + N) / (1 + df)) + 1; terms that occur nowhere get 0."""
-    n_documents = counts.shape[0]
-    df = np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64)
+    return _idf(np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64), counts.shape[0], smooth)
+
+
+def _idf(df: npt.NDArray[np.float64], n_documents: int, smooth: bool) -> npt.NDArray[np.float32]:
     if smooth:
         return np.asarray(np.log((1 + n_documents) / (1 + df)) + 1, dtype=np.float32)
     return np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0).astype(np.float32)
