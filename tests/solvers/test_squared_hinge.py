@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from tests.solvers.problems import dense_weights, make_problem, naive_objective, naive_optimum, solve
@@ -162,11 +163,48 @@ def test_rounds_that_run_out_are_reported_in_the_gap(max_rounds):
         assert shard.objective[label] == pytest.approx(reached, rel=1e-5), "the certificate is that of these weights"
 
 
-def test_pruning_drops_small_weights_alone():
-    X, Y = make_problem(11)
-    whole, pruned = (dense_weights(solve(SquaredHinge(prune=prune), X, Y), X.shape[1]) for prune in (0.0, 0.05))
-    assert np.array_equal(pruned, np.where(np.abs(whole) >= np.float32(0.05), whole, 0))
-    assert (pruned != 0).sum() < (whole != 0).sum()
+def unit_problem(seed):
+    """A problem whose rows have length 1, with a column per label."""
+    X, Y = make_problem(seed, n_labels=20)
+    return sp.csr_matrix(normalize(X[X.getnnz(axis=1) > 0].astype(float)).astype(np.float32)), Y[X.getnnz(axis=1) > 0]
+
+
+def test_pruning_drops_small_weights_and_biases_alone():
+    X, Y = unit_problem(11)
+    shards = [solve(SquaredHinge(prune=prune), X, Y) for prune in (0.0, 0.2)]
+    whole, pruned = (np.column_stack([dense_weights(shard, X.shape[1]), shard.bias]) for shard in shards)
+    assert np.array_equal(pruned, np.where(np.abs(whole) >= np.float32(0.2), whole, 0))
+    assert (pruned[:, :-1] != 0).sum() < (whole[:, :-1] != 0).sum()
+    assert (pruned[:, -1] != 0).sum() < (whole[:, -1] != 0).sum(), "some biases are small, too"
+
+
+def test_what_pruning_can_do_to_a_score_is_noted():
+    X, Y = unit_problem(11)
+    whole, pruned = (solve(SquaredHinge(prune=prune), X, Y) for prune in (0.0, 0.2))
+    W, V = dense_weights(whole, X.shape[1]), dense_weights(pruned, X.shape[1])
+    moved = np.abs((X @ W.T + whole.bias) - (X @ V.T + pruned.bias)).max(axis=0)
+    assert (moved <= pruned.pruned * (1 + 1e-5)).all()
+    expected = np.linalg.norm(W - V, axis=1) + np.abs(whole.bias - pruned.bias)
+    assert pruned.pruned == pytest.approx(expected, rel=1e-5)
+    assert not whole.pruned.any()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 300.0])
+def test_pruning_means_the_same_whatever_the_scale_of_the_rows(scale):
+    X, Y = unit_problem(11)
+    unit = SquaredHinge(tol=1e-6, prune=0.2, fit_bias=False)
+    scaled = solve(unit, X * np.float32(scale), Y, np.full(20, 1 / scale**2), np.full(20, 1 / scale**2))
+    straight = solve(unit, X, Y)
+    W, V = dense_weights(straight, X.shape[1]), scale * dense_weights(scaled, X.shape[1])
+    close = np.abs(np.abs(W) - 0.2) < 0.01  # what is near the threshold may fall on either side
+    assert (((W != 0) == (V != 0)) | close | (np.abs(np.abs(V) - 0.2) < 0.01)).all()
+    assert scaled.pruned == pytest.approx(straight.pruned, rel=0.3)
+
+
+def test_long_rows_do_not_empty_a_model():
+    shard = solve(SquaredHinge(), sp.csr_matrix(300 * np.eye(6, dtype=np.float32)), np.eye(6))
+    scores = 300 * np.eye(6) @ dense_weights(shard, 6).T + shard.bias
+    assert (scores.argmax(axis=1) == np.arange(6)).all()
 
 
 @pytest.mark.kernel

@@ -45,14 +45,20 @@ def reorder(begins, ends, indices, values, new_name, new_indptr, new_indices, ne
 
 @kernel()
 def keep(w, threshold, places, weights):
-    """List the places and values of weights at least `threshold` in size and not zero; return how many."""
+    """List the places and values of weights at least `threshold` in size and not zero; return how many.
+
+    Returned as well: the sum of the squares of the others.
+    """
     filled = 0
+    dropped = 0.0
     for place in range(w.shape[0]):
         if abs(w[place]) >= threshold and w[place] != 0:
             places[filled] = place
             weights[filled] = w[place]
             filled += 1
-    return filled
+        else:
+            dropped += np.float64(w[place]) * np.float64(w[place])
+    return filled, dropped
 
 
 @kernel()

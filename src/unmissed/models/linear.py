@@ -36,16 +36,20 @@ def label_key(first: int) -> str:
 
 def shard_piece(shard: Shard) -> Piece:
     """Return a shard as a piece."""
-    return Piece(label_key(shard.first), shard.arrays, {"first": int(shard.first), "n_labels": int(shard.n_labels)})
+    facts: dict[str, Any] = {"first": int(shard.first), "n_labels": int(shard.n_labels)}
+    if shard.pruned is not None:
+        facts["pruned"] = float(shard.pruned.max(initial=0))
+    return Piece(label_key(shard.first), shard.arrays, facts)
 
 
 def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     """Return the shard that a piece holds, after checking that its arrays make one."""
-    arrays = piece.expect(_LAYOUT)
+    noted = {"pruned": (np.float32, 1)} if "pruned" in piece.facts else {}  # older pieces have no such array
+    arrays = piece.expect(_LAYOUT | noted)
     n_labels = arrays["bias"].size
     starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
     if starts.size != features.size + 1 or any(
-        arrays[name].size != n_labels for name in ("objective", "gap", "epochs")
+        arrays[name].size != n_labels for name in ("objective", "gap", "epochs", *noted)
     ):
         raise piece.damaged("its arrays do not fit together")
     if not n_labels:
@@ -139,7 +143,10 @@ class Linear(Model):
         self._check_fitted()
         gap, epochs = self._joined("gap", np.float64), self._joined("epochs", np.int32)
         objective = float(self._joined("objective", np.float64).sum())
-        return Certificate(self.tol, gap, objective, columns={"epochs": epochs})
+        columns = {"epochs": epochs}
+        if all(shard.pruned is not None for shard in self.shards_):
+            columns["pruning moves scores by"] = self._joined("pruned", np.float32)
+        return Certificate(self.tol, gap, objective, columns=columns)
 
     def explain(self, label: int) -> Explanation:
         """Return the features that have a weight for a label, their weights, and its bias."""
@@ -153,7 +160,11 @@ class Linear(Model):
     def facts(self) -> dict[str, Any]:
         """Return how many weights there are."""
         n_weights = sum(shard.weights.size for shard in self.shards_)
-        return {"weights": n_weights, "weights per label": round(n_weights / max(self.n_labels_, 1), 1)}
+        facts = {"weights": n_weights, "weights per label": round(n_weights / max(self.n_labels_, 1), 1)}
+        moved = [float(shard.pruned.max(initial=0)) for shard in self.shards_ if shard.pruned is not None]
+        if moved:
+            facts["pruning moves scores by at most"] = round(max(moved), 3)
+        return facts
 
     def _joined(self, name: str, dtype: Any) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, dtype), *(getattr(shard, name) for shard in self.shards_)])

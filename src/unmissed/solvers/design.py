@@ -62,7 +62,8 @@ class Design:
 
     Frequent features first keeps the hot part of every weight vector in cache; the random order of rows is what
     coordinate ascent wants. `norms` are |x|^2 with the constant feature counted in, `features` the own numbers of the
-    features, `chosen` the rows (rising, None for all), `place_of_row` where each of them went.
+    features, `chosen` the rows (rising, None for all), `place_of_row` where each of them went, `typical_length` the
+    median of |x| over rows that are not empty, to three digits (1 if all are).
     """
 
     indptr: npt.NDArray[np.int64]
@@ -73,6 +74,7 @@ class Design:
     features: npt.NDArray[np.int32]
     chosen: npt.NDArray[np.int64] | None
     use_bias: np.float32
+    typical_length: float
 
     @property
     def n_samples(self) -> int:
@@ -148,8 +150,10 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None)
     reorder(begins[order], ends[order], indices, data, place_of_feature, indptr, new_indices, values, norms)
     if not np.isfinite(norms).all():
         raise InputError("X holds a row too long for float32; scale its features down")
+    filled = norms[norms > 0]
+    typical = float(f"{math.sqrt(float(np.median(filled))):.3g}") if len(filled) else 1.0  # 1, not 0.9999999, for 1
     use_bias = np.float32(1 if bias else 0)
-    return Design(indptr, new_indices, values, norms + use_bias, place_of_row, features, chosen, use_bias)
+    return Design(indptr, new_indices, values, norms + use_bias, place_of_row, features, chosen, use_bias, typical)
 
 
 def _check_rows(rows: npt.ArrayLike, n_samples: int) -> npt.NDArray[np.int64]:

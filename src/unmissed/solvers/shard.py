@@ -18,7 +18,8 @@ class Shard:
 
     Feature `features[j]` (rising) has the weights `weights[starts[j]:starts[j + 1]]` for the labels
     `first + labels[starts[j]:starts[j + 1]]` (rising): a row reads the weights of its own features and no others.
-    Each label has a constant, `bias`, and the certificate of its optimum before pruning.
+    Each label has a constant, `bias`, and the certificate of its optimum before pruning. `pruned` bounds by how much
+    pruning moves the label's score of a row of typical length (1 where rows are scaled to it); None where nobody noted.
     """
 
     features: npt.NDArray[np.int32]
@@ -30,6 +31,7 @@ class Shard:
     gap: npt.NDArray[np.float64]
     epochs: npt.NDArray[np.int32]
     first: int = 0
+    pruned: npt.NDArray[np.float32] | None = None
 
     @property
     def n_labels(self) -> int:
@@ -45,7 +47,8 @@ class Shard:
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays by name, as an archive takes them."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "first"}
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "first"}
+        return {name: array for name, array in named.items() if array is not None}
 
     @classmethod
     def from_arrays(cls, first: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Shard:

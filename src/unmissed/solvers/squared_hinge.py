@@ -30,7 +30,8 @@ class SquaredHinge:
     """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` rounds per label.
 
     `fit_bias` is the constant feature: True for one that is penalised like the weights (LIBLINEAR with -B 1), "free"
-    for one that is not, False for none. Weights smaller than `prune` become 0 after training.
+    for one that is not, False for none. Weights smaller than `prune` become 0 after training, where rows have length 1;
+    for rows of another typical length the threshold is divided by it.
     """
 
     tol: float = 1e-3
