@@ -135,7 +135,7 @@ def gather_columns(indptr, indices, values, rows, side, cost, tally, cursor):
 
 
 @kernel()
-def split(x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, discounts, rows, seed, steps, tol, desk):
+def split(x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, discounts, rows, seed, C, steps, tol, desk):
     """Split a node: the rows of the first side stand first, in their order, then the others; one side may be empty.
 
     Returns how many rows the first side has, and the separator: features, their weights, and a constant.
@@ -148,7 +148,7 @@ def split(x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, disc
     if n_first == 0 or n_first == n_rows:
         return 0, np.empty(0, np.int32), np.empty(0, np.float32), _ZERO
     for at in range(n_rows):
-        cost[at] = np.float32(n_rows / (n_first if side[at] > _ZERO else n_rows - n_first))
+        cost[at] = np.float32(C * n_rows / (n_first if side[at] > _ZERO else n_rows - n_first))
     starts, column_rows, column_values, features = gather_columns(
         x_indptr, x_indices, x_values, rows, side, cost, tally, cursor
     )
@@ -185,7 +185,7 @@ def average(indptr, indices, gains, rows, most, place):
 @kernel()
 def grow(
     x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, discounts,
-    rows, seed, max_leaf, most, steps, tol, desk,
+    rows, seed, max_leaf, most, C, steps, tol, desk,
 ):  # fmt: skip
     """Grow the tree below a node, children after their parents; `rows` end up in the order of the leaves.
 
@@ -208,7 +208,7 @@ def grow(
         if end - begin > max_leaf:
             n_first, some, their, constant = split(
                 x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, discounts,
-                rows[begin:end], seed, steps, tol, desk,
+                rows[begin:end], seed, C, steps, tol, desk,
             )  # fmt: skip
         name = n_nodes
         if n_first == 0 or n_first == end - begin:

@@ -34,6 +34,9 @@ METHODS: dict[str, Method] = {
     ),
     "parabel": Method("unmissed.models.parabel:Parabel", "balanced binary trees over labels"),
     "bonsai": Method("unmissed.models.bonsai:Bonsai", "shallow trees over labels with many children"),
+    "fastxml": Method("unmissed.models.fastxml:FastXML", "trees over rows, split by nDCG"),
+    "pfastxml": Method("unmissed.models.pfastxml:PfastXML", "the same with propensity-scored gains"),
+    "pfastrexml": Method("unmissed.models.pfastrexml:PfastreXML", "the same, reranked by tail classifiers"),
     "popularity": Method("unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row"),
 }
 """Every method by name; classes are imported when they are needed."""

@@ -61,7 +61,7 @@ class Crew:
         """Do the largest item that waits, of any job, whenever a core is free; end when there are no jobs."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._jobs or (self._free > 0 and any(job.todo for job in self._jobs)))
+                self._changed.wait_for(self._may_help)
                 if not self._jobs:
                     self._helping -= 1
                     return
@@ -72,6 +72,9 @@ class Crew:
             with self._changed:
                 self._free += 1
                 self._changed.notify_all()
+
+    def _may_help(self) -> bool:
+        return not self._jobs or (self._free > 0 and any(job.todo for job in self._jobs))
 
     def _do(self, job: _Job, item: Any) -> None:
         more: Iterable[tuple[int, Any]] = ()

@@ -43,6 +43,12 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> N
         raise InputError(f"{name} must be a whole number, {bounds}; got {value!r}")
 
 
+def check_share(name: str, value: Any) -> None:
+    """Refuse what is not a number from 0 to 1."""
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise InputError(f"{name} must be a number from 0 to 1; got {value!r}")
+
+
 def check_count(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is not a whole number of at least `least`."""
     if not _is_whole(value) or value < least:

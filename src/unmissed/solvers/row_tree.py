@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from unmissed.solvers.crew import Crew
 
 SMALL = 2048  # rows below which a node's whole tree is one step of work
 Array = npt.NDArray[Any]
+Node = tuple[int, npt.NDArray[np.int32], np.uint64]
+"""A node's name, its rows and its seed."""
 
 
 @dataclass(frozen=True)
@@ -40,26 +42,60 @@ class Tree:
         """The arrays by name."""
         return dict(vars(self))
 
+    @property
+    def walked(self) -> tuple[Array, ...]:
+        """The arrays as the kernel takes them that sends rows down."""
+        arrays = {**self.arrays, "features": self.features.view(np.uint32)}
+        del arrays["leaf_rows"]
+        return tuple(frozen(array) for array in arrays.values())
+
+    def wrong(self, n_features: int, n_labels: int) -> str:
+        """Return why these arrays are no tree that kernels may follow, or nothing."""
+        n_nodes, n_leaves = len(self.children), len(self.leaf_rows)
+        if self.children.shape[1] != 2 or len(self.constants) != n_nodes or not n_leaves:
+            return "its nodes do not fit together"
+        for starts, owners, *lists in (
+            (self.starts, n_nodes, self.features, self.weights),
+            (self.leaf_starts, n_leaves, self.labels, self.means),
+        ):
+            if len(starts) != owners + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
+                return "its lists do not begin where they should"
+            if any(len(one) != starts[-1] for one in lists):
+                return "its lists are not as long as they should be"
+        # children come after their parents, so every walk ends
+        below = self.children
+        if (below < -n_leaves).any() or (below >= n_nodes).any() or ((below >= 0) & (below <= _column(n_nodes))).any():
+            return "a child is not there"
+        for numbers, end in ((self.features, n_features), (self.labels, n_labels)):
+            if numbers.size and (numbers.min() < 0 or numbers.max() >= end):
+                return f"it has a number not below {end}"
+        return ""
+
     def depths(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many nodes stand above each inner node and above each leaf."""
         inner, leaves = np.zeros(len(self.children), np.int64), np.zeros(len(self.leaf_rows), np.int64)
-        level = np.arange(min(len(self.children), 1))
-        while len(level):
-            below = self.children[level].ravel()
-            depth = inner[level[0]] + 1
-            leaves[~below[below < 0]] = depth
-            level = below[below >= 0]
+        for depth, level in enumerate(self._levels()):
+            below = self.children[level]
             inner[level] = depth
+            leaves[~below[below < 0]] = depth + 1
         return inner, leaves
 
     def rows_below(self) -> npt.NDArray[np.int64]:
         """Return how many training rows went to the first and to the second child of each inner node."""
         out = np.zeros(self.children.shape, np.int64)
-        inner, _ = self.depths()
-        for node in np.argsort(-inner, kind="stable"):
-            for side, child in enumerate(self.children[node]):
-                out[node, side] = self.leaf_rows[~child] if child < 0 else out[child].sum()
+        for level in reversed(list(self._levels())):
+            below = self.children[level]
+            inner, leaf = np.maximum(below, 0), np.maximum(~below, 0)
+            out[level] = np.where(below < 0, self.leaf_rows[leaf], out[inner].sum(axis=-1))
         return out
+
+    def _levels(self) -> Iterator[npt.NDArray[np.int32]]:
+        """Give the inner nodes, level by level from the root."""
+        level = np.arange(min(len(self.children), 1), dtype=np.int32)
+        while len(level):
+            yield level
+            below = self.children[level]
+            level = below[below >= 0]
 
 
 @dataclass(frozen=True)
@@ -73,7 +109,8 @@ class Growth:
     gains : what each label counts for in orders, nDCG and leaves
     max_leaf : a node of at most so many rows is a leaf
     leaf_labels : the most labels that a leaf keeps
-    steps : the most Newton steps of a separator
+    C : the weight of a separator's loss against its penalty
+    max_steps : the most Newton steps of a separator
     tol : a separator is done when it violates optimality by this share of what it did at first
     crew : the cores of all trees that grow at the same time
     """
@@ -83,7 +120,8 @@ class Growth:
     gains: npt.NDArray[np.float32]
     max_leaf: int
     leaf_labels: int
-    steps: int
+    C: float
+    max_steps: int
     tol: float
     crew: Crew
     _arrays: tuple[Array, ...] = field(init=False)
@@ -95,9 +133,8 @@ class Growth:
         best = np.cumsum(np.concatenate([[0.0], discounts]))[np.diff(self.Y.indptr)]
         ideal = np.divide(1.0, best, out=np.zeros_like(best), where=best > 0)
         arrays = (
-            *row_arrays(self.X),
-            frozen(self.X.data),
-            *row_arrays(self.Y),
+            *csr_arrays(self.X),
+            *csr_arrays(self.Y)[:2],
             frozen(self.gains),
             frozen(ideal.astype(np.float32)),
             frozen(discounts.astype(np.float32)),
@@ -108,18 +145,17 @@ class Growth:
         """Grow a tree; idle cores take over parts of it."""
         parts: dict[int, Tree] = {}
         rows = np.arange(self.X.shape[0], dtype=np.int32)
-        self.crew.run(lambda node: self._step(*node, parts), (1, rows, np.uint64(seed)))
+        self.crew.run(lambda node: self._step(node, parts), (1, rows, np.uint64(seed)))
         return _join(parts)
 
-    def _step(
-        self, name: int, rows: npt.NDArray[np.int32], seed: np.uint64, parts: dict[int, Tree]
-    ) -> list[tuple[int, tuple[int, npt.NDArray[np.int32], np.uint64]]]:
+    def _step(self, node: Node, parts: dict[int, Tree]) -> list[tuple[int, Node]]:
         """Split a large node, or grow all of a small one; the children of node p are nodes 2p and 2p + 1."""
+        name, rows, seed = node
         desk = self._desks.pop() if self._desks else self._desk()
-        arrays, max_leaf = self._arrays, self.max_leaf
+        arrays, max_leaf, separating = self._arrays, self.max_leaf, (self.C, self.max_steps, self.tol, desk)
         try:
             if len(rows) > max(SMALL, self.max_leaf):
-                n_first, *separator = split(*arrays, rows, seed, self.steps, self.tol, desk)
+                n_first, *separator = split(*arrays, rows, seed, *separating)
                 if 0 < n_first < len(rows):
                     parts[name] = _node(*separator)
                     below = (rows[:n_first], rows[n_first:])
@@ -128,7 +164,7 @@ class Growth:
                         for side, some in enumerate(below)
                     ]
                 max_leaf = len(rows)
-            parts[name] = Tree(*grow(*arrays, rows, seed, max_leaf, self.leaf_labels, self.steps, self.tol, desk))
+            parts[name] = Tree(*grow(*arrays, rows, seed, max_leaf, self.leaf_labels, *separating))
             return []
         finally:
             self._desks.append(desk)
@@ -150,9 +186,10 @@ def frozen(array: Array) -> Array:
     return view
 
 
-def row_arrays(matrix: sp.csr_matrix) -> tuple[Array, Array]:
-    """Return where rows begin and the columns of their entries, as kernels take them."""
-    return frozen(matrix.indptr.astype(np.int64)), frozen(matrix.indices.astype(np.int32, copy=False).view(np.uint32))
+def csr_arrays(matrix: sp.csr_matrix) -> tuple[Array, ...]:
+    """Return a matrix as kernels take it: where rows begin, the columns of their entries (unsigned), and the values."""
+    columns = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
+    return frozen(matrix.indptr.astype(np.int64)), frozen(columns), frozen(matrix.data)
 
 
 def _node(features: Array, weights: Array, constant: np.float32) -> Tree:
@@ -192,6 +229,10 @@ def _join(parts: Mapping[int, Tree]) -> Tree:
         leaf_starts=_starts([parts[name].leaf_starts for name in names]),
         **joined,
     )
+
+
+def _column(n_nodes: int) -> npt.NDArray[np.int64]:
+    return np.arange(n_nodes)[:, None]
 
 
 def _starts(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
