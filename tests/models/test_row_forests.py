@@ -1,0 +1,157 @@
+"""FastXML, PfastXML and PfastreXML beside slow twins."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.runs.corpora import small_corpus
+from unmissed import FastXML, PfastreXML, PfastXML
+from unmissed.errors import InputError
+from unmissed.models import row_tree
+from unmissed.models.rows import scale_rows
+from unmissed.propensity import Constant, Jain
+from unmissed.solvers import row_tree as growing
+
+TRAIN, TEST = small_corpus()
+FOREST = {"n_trees": 3, "C": 4.0, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def forests():
+    """One fitted forest per class."""
+    return {cls: cls(**FOREST).fit(TRAIN.X, TRAIN.Y) for cls in (FastXML, PfastXML, PfastreXML)}
+
+
+def naive_votes(model, X):
+    """Follow every row down every tree; return the mean of the leaves, dense."""
+    X = scale_rows(sp.csr_matrix(X, dtype=np.float32)).toarray()
+    votes = np.zeros((len(X), model.n_labels_))
+    for tree in model.trees_:
+        for row, x in enumerate(X):
+            node = 0 if len(tree.children) else -1
+            while node >= 0:
+                part = slice(tree.starts[node], tree.starts[node + 1])
+                score = x[tree.features[part]] @ tree.weights[part] + tree.constants[node]
+                node = tree.children[node, 0 if score > 0 else 1]
+            part = slice(tree.leaf_starts[~node], tree.leaf_starts[~node + 1])
+            votes[row, tree.labels[part]] += tree.means[part]
+    return votes / len(model.trees_)
+
+
+def assert_ranks_by(ranking, scores):
+    """Compare with dense scores, of which those that are 0 are not listed."""
+    for row in range(len(scores)):
+        order = np.lexsort((np.arange(scores.shape[1]), -scores[row].astype(np.float32)))[: ranking.k]
+        order = order[scores[row, order] > 0]
+        listed = ranking.labels[row] >= 0
+        assert listed.sum() == len(order)
+        assert ranking.scores[row, listed] == pytest.approx(scores[row, order], rel=1e-4)
+        assert scores[row, ranking.labels[row, listed]] == pytest.approx(ranking.scores[row, listed], rel=1e-4)
+
+
+@pytest.mark.parametrize("cls", [FastXML, PfastXML])
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_scores_are_the_mean_over_the_leaves_that_a_row_ends_in(cls, k, forests):
+    assert_ranks_by(forests[cls].rank(TEST.X, k), naive_votes(forests[cls], TEST.X))
+
+
+@pytest.mark.parametrize("share", [0.8, 0.3])
+def test_tail_classifiers_weigh_what_the_trees_propose(share, forests):
+    model = forests[PfastreXML]
+    votes = naive_votes(model, TEST.X)
+    X, x = (scale_rows(sp.csr_matrix(rows, dtype=np.float32)).toarray() for rows in (TRAIN.X, TEST.X))
+    Y = TRAIN.Y.toarray()
+    means = (Y.T @ X) / np.maximum(Y.sum(axis=0), 1)[:, None]
+    distances = ((x[:, None] - means[None]) ** 2).sum(axis=-1)
+    expected = votes**share * (1 / (1 + np.exp(15 * distances))) ** (1 - share)
+    model.set_params(share=share)
+    try:
+        assert_ranks_by(model.rank(TEST.X, 10), expected)
+    finally:
+        model.set_params(share=0.8)
+
+
+def test_without_tail_classifiers_it_is_pfastxml_and_without_propensities_fastxml(forests):
+    trees_alone = PfastreXML(**FOREST, share=1.0).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 8)
+    expected = forests[PfastXML].rank(TEST.X, 8)
+    assert trees_alone.scores == pytest.approx(expected.scores, rel=1e-5)
+    certain = PfastXML(**FOREST, propensity=Constant(1.0)).fit(TRAIN.X, TRAIN.Y)
+    assert np.array_equal(certain.rank(TEST.X, 8).labels, forests[FastXML].rank(TEST.X, 8).labels)
+    assert not np.array_equal(expected.labels, forests[FastXML].rank(TEST.X, 8).labels)
+
+
+def test_the_trees_propose_no_more_candidates_than_allowed(forests):
+    model = PfastreXML(**FOREST, candidates=3).fit(TRAIN.X, TRAIN.Y)
+    votes = naive_votes(model, TEST.X)
+    ranking = model.rank(TEST.X, 10)
+    for row in range(TEST.n_samples):
+        best = np.lexsort((np.arange(votes.shape[1]), -votes[row].astype(np.float32)))[:3]
+        assert set(ranking.labels[row]) - {-1} <= set(best[votes[row, best] > 0])
+    assert (ranking.labels >= 0).sum(axis=1).max() == 3
+
+
+def test_leaves_are_scored_by_inverse_propensities():
+    model = PfastXML(n_trees=1, max_leaf=TRAIN.n_samples).fit(TRAIN.X, TRAIN.Y)
+    tree = model.trees_[0]
+    inverse = 1 / Jain().fit(TRAIN.label_counts, TRAIN.n_samples)
+    expected = inverse * TRAIN.label_counts / TRAIN.n_samples
+    assert tree.means == pytest.approx(expected[tree.labels], rel=1e-5)
+
+
+def test_rows_taken_in_small_parts_rank_the_same(forests, monkeypatch):
+    expected = forests[PfastreXML].rank(TEST.X, 6)
+    monkeypatch.setattr(row_tree, "_CELLS", 500)
+    found = forests[PfastreXML].rank(TEST.X, 6)
+    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(found.scores, expected.scores)
+
+
+def test_one_tree_grows_alike_on_any_number_of_cores(monkeypatch):
+    monkeypatch.setattr(growing, "SMALL", 20)
+    one, four = (FastXML(n_trees=1, C=4.0, n_jobs=n_jobs).fit(TRAIN.X, TRAIN.Y).trees_[0] for n_jobs in (1, 4))
+    assert len(one.children) > 20
+    for name, array in one.arrays.items():
+        assert np.array_equal(array, four.arrays[name]), name
+
+
+def test_trees_differ_from_one_another_and_depend_on_the_seed_and_their_number_alone():
+    few, more = (FastXML(**{**FOREST, "n_trees": n}).fit(TRAIN.X, TRAIN.Y) for n in (2, 4))
+    other = FastXML(**FOREST, random_state=1).fit(TRAIN.X, TRAIN.Y)
+    for number in range(2):
+        assert np.array_equal(few.trees_[number].weights, more.trees_[number].weights)
+        assert not np.array_equal(few.trees_[number].weights, other.trees_[number].weights)
+    assert not np.array_equal(few.trees_[0].weights, few.trees_[1].weights)
+
+
+def test_facts_tell_depth_sizes_and_balance(forests):
+    facts = forests[PfastreXML].facts()
+    trees = forests[PfastreXML].trees_
+    assert facts["trees"] == 3
+    assert facts["depth, largest"] == max(tree.depths()[1].max() for tree in trees)
+    assert facts["rows of a leaf, largest"] == max(tree.leaf_rows.max() for tree in trees)
+    assert facts["leaves per tree"] == round(sum(len(tree.leaf_rows) for tree in trees) / 3, 1)
+    assert 20 < facts["rows on the smaller side of a node, %"] <= 50
+    assert 1 <= facts["depth of a row's leaf, mean"] <= facts["depth, largest"]
+    alone = FastXML(n_trees=1, max_leaf=1000).fit(TRAIN.X, TRAIN.Y).facts()
+    assert alone["depth, largest"] == 0
+    assert alone["weights of a node, mean"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_trees": 0},
+        {"max_leaf": 0},
+        {"leaf_labels": 2.5},
+        {"max_steps": -1},
+        {"C": 0},
+        {"tol": -1},
+        {"random_state": -1},
+        {"gamma": 0},
+        {"share": 1.5},
+        {"candidates": 0},
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused_by_name(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        PfastreXML(**wrong).fit(TRAIN.X, TRAIN.Y)

@@ -1,0 +1,89 @@
+"""The separator of a node: l1 logistic regression with a cost per row."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+
+from unmissed.kernels.l1_logistic import separate
+
+
+def problem(n_rows, n_columns, seed):
+    """Sparse columns, the constant 1 last, sides that the first columns tell, and a cost per row."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(n_rows, n_columns, 0.3, "csc", np.float32, random_state=seed)
+    X = sp.csc_matrix(sp.hstack([X, np.ones((n_rows, 1))]), dtype=np.float32)
+    signal = X[:, :3].sum(axis=1).A1 - X[:, 3:6].sum(axis=1).A1 + 0.3 * rng.normal(size=n_rows)
+    side = np.where(signal > 0, 1, -1).astype(np.float32)
+    return X, side, rng.uniform(0.5, 4, n_rows).astype(np.float32)
+
+
+def solve(X, side, cost, steps=100, tol=1e-4, seed=7):
+    w, score = np.empty(X.shape[1], np.float32), np.empty(X.shape[0], np.float32)
+    starts, rows = X.indptr.astype(np.int64), X.indices.astype(np.uint32)
+    taken = separate(starts, rows, X.data, side, cost, np.uint64(seed), steps, tol, w, score)
+    return w, score, taken
+
+
+def objective(X, side, cost, w):
+    w = w.astype(np.float64)
+    return np.abs(w).sum() + (cost * np.logaddexp(0, -side * (X.astype(np.float64) @ w))).sum()
+
+
+def violation(X, side, cost, w):
+    """The sum over columns of the distance of 0 from the subdifferential."""
+    X, w = X.astype(np.float64), w.astype(np.float64)
+    slope = X.T @ (-cost * side / (1 + np.exp(side * (X @ w))))
+    return np.where(w != 0, np.abs(slope + np.sign(w)), np.maximum(0, np.abs(slope) - 1)).sum()
+
+
+@pytest.mark.kernel
+@pytest.mark.filterwarnings("ignore:.*penalty")
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(60, 12), (40, 90)])
+def test_the_objective_is_that_of_liblinear(n_rows, n_columns):
+    X, side, cost = problem(n_rows, n_columns, n_columns)
+    w, score, _ = solve(X, side, cost)
+    judge = LogisticRegression(penalty="l1", solver="liblinear", fit_intercept=False, tol=1e-8, max_iter=10_000)
+    best = judge.fit(X, side, sample_weight=cost).coef_[0]
+    assert objective(X, side, cost, w) == pytest.approx(objective(X, side, cost, best), rel=1e-5)
+    assert 0 < np.count_nonzero(w) < len(w)
+    assert score == pytest.approx(X @ w, abs=1e-4)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("tol", [0.3, 0.01, 0.001])
+def test_it_stops_where_optimality_is_violated_by_the_share_asked_for(tol):
+    X, side, cost = problem(50, 30, 1)
+    w, _, taken = solve(X, side, cost, tol=tol)
+    first = violation(X, side, cost, np.zeros_like(w))
+    assert violation(X, side, cost, w) <= 1.01 * tol * first
+    assert taken < 100
+    if tol < 0.1:
+        assert violation(X, side, cost, w) > 0.01 * tol * first, "it does no more than it was asked for"
+
+
+@pytest.mark.kernel
+def test_it_takes_no_more_steps_than_allowed_and_each_one_helps():
+    X, side, cost = problem(50, 30, 2)
+    reached = [objective(X, side, cost, solve(X, side, cost, steps, 1e-6)[0]) for steps in range(6)]
+    assert solve(X, side, cost, 3, 1e-6)[2] == 3
+    assert (np.diff(reached) < 0).all()
+
+
+@pytest.mark.kernel
+def test_steps_that_go_too_far_are_halved():
+    X, side, cost = problem(50, 10, 4)
+    X = sp.csc_matrix(X * 30)
+    reached = [objective(X, side, cost, solve(X, side, cost, steps, 1e-6)[0]) for steps in (0, 1, 2, 3, 60)]
+    assert (np.diff(reached) < 0).all()
+    assert violation(X, side, cost, solve(X, side, cost, 60, 1e-3)[0]) <= 2e-3 * violation(X, side, cost, np.zeros(11))
+
+
+@pytest.mark.kernel
+def test_where_no_column_pays_for_itself_all_weights_are_0():
+    X, side, cost = problem(30, 5, 3)
+    X = sp.csc_matrix(X[:, :5] * 1e-3)
+    w, score, taken = solve(X, side, cost)
+    assert taken == 0
+    assert not w.any()
+    assert not score.any()
