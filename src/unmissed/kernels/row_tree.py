@@ -145,7 +145,7 @@ def split(x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, disc
     side, cost = np.empty(n_rows, np.float32), np.empty(n_rows, np.float32)
     starts, numbers, names = gather_labels(y_indptr, y_indices, rows, place)
     n_first = 0
-    if numbers.shape[0] < n_rows * names.shape[0]:  # else all rows have the same labels, and nothing is to be told apart
+    if numbers.shape[0] < n_rows * names.shape[0]:  # else all rows have the same labels: nothing to be told apart
         n_first = choose_sides(starts, numbers, gains[names], ideal[rows], discounts, seed, side)
     if n_first == 0 or n_first == n_rows:
         return 0, np.empty(0, np.int32), np.empty(0, np.float32), _ZERO

@@ -14,7 +14,7 @@ from unmissed.kernels.row_forest import temper
 from unmissed.models.pfastxml import PfastXML
 from unmissed.models.row_tree import Array, Arrays
 from unmissed.propensity import Propensity
-from unmissed.solvers.parameters import check_positive, check_share, check_count
+from unmissed.solvers.parameters import check_count, check_positive, check_share
 from unmissed.solvers.row_tree import Growth, frozen
 
 _KEY = "tail"

@@ -17,7 +17,7 @@ from unmissed.models.base import Model
 from unmissed.models.rows import Rows
 from unmissed.ranking import Ranking
 from unmissed.solvers.crew import Crew
-from unmissed.solvers.parameters import check_positive, check_seed, check_tol, check_count
+from unmissed.solvers.parameters import check_count, check_positive, check_seed, check_tol
 from unmissed.solvers.row_tree import Growth, Tree, csr_arrays
 
 _LAYOUT = {
