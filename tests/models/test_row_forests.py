@@ -55,24 +55,24 @@ def test_scores_are_the_mean_over_the_leaves_that_a_row_ends_in(cls, k, forests)
     assert_ranks_by(forests[cls].rank(TEST.X, k), naive_votes(forests[cls], TEST.X))
 
 
-@pytest.mark.parametrize("share", [0.8, 0.3])
-def test_tail_classifiers_weigh_what_the_trees_propose(share, forests):
+@pytest.mark.parametrize("alpha", [0.8, 0.3])
+def test_tail_classifiers_weigh_what_the_trees_propose(alpha, forests):
     model = forests[PfastreXML]
     votes = naive_votes(model, TEST.X)
     X, x = (scale_rows(sp.csr_matrix(rows, dtype=np.float32)).toarray() for rows in (TRAIN.X, TEST.X))
     Y = TRAIN.Y.toarray()
     means = (Y.T @ X) / np.maximum(Y.sum(axis=0), 1)[:, None]
     distances = ((x[:, None] - means[None]) ** 2).sum(axis=-1)
-    expected = votes**share * (1 / (1 + np.exp(15 * distances))) ** (1 - share)
-    model.set_params(share=share)
+    expected = votes**alpha * (1 / (1 + np.exp(15 * distances))) ** (1 - alpha)
+    model.set_params(alpha=alpha)
     try:
         assert_ranks_by(model.rank(TEST.X, 10), expected)
     finally:
-        model.set_params(share=0.8)
+        model.set_params(alpha=0.8)
 
 
 def test_without_tail_classifiers_it_is_pfastxml_and_without_propensities_fastxml(forests):
-    trees_alone = PfastreXML(**FOREST, share=1.0).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 8)
+    trees_alone = PfastreXML(**FOREST, alpha=1.0).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 8)
     expected = forests[PfastXML].rank(TEST.X, 8)
     assert trees_alone.scores == pytest.approx(expected.scores, rel=1e-5)
     certain = PfastXML(**FOREST, propensity=Constant(1.0)).fit(TRAIN.X, TRAIN.Y)
@@ -148,7 +148,7 @@ def test_facts_tell_depth_sizes_and_balance(forests):
         {"tol": -1},
         {"random_state": -1},
         {"gamma": 0},
-        {"share": 1.5},
+        {"alpha": 1.5},
         {"candidates": 0},
     ],
 )

@@ -14,6 +14,7 @@ _ONE = np.float32(1)
 _ZERO = np.float32(0)
 _DECREASE = 0.01  # the share of the promised decrease that a step must bring
 _HALVINGS = 20
+_LITTLE = 0.1  # the share of what is allowed in sum that columns may have among themselves and stay as they are
 _PASSES = 8  # passes of coordinate descent in one Newton step; a new model is worth more than a ninth
 
 
@@ -50,8 +51,9 @@ def separate(starts, rows, values, side, cost, seed, max_steps, tol, w, score):
                 active[column] = column
             continue
         margin = worst / n_rows
+        enough = max(inner_tol, 0.5 * tol) * first
         passes, seed = descend(
-            starts, rows, values, bend, w, slopes, curves, working, n_working, inner_tol * first, seed, step, bent
+            starts, rows, values, bend, w, slopes, curves, working, n_working, enough, seed, step, bent
         )
         if passes == 1:
             inner_tol *= 0.25
@@ -112,14 +114,14 @@ def descend(starts, rows, values, bend, w, slopes, curves, working, n_working, e
     """Minimise the quadratic model over the working columns until they violate optimality by `enough` in sum.
 
     bent_i = bend_i (x_i.step) is kept up to date. A column that is 0 and wants to stay so is left out of further
-    passes. Returns the passes taken and the next seed.
+    passes; one that violates optimality by little is left as it is. Returns the passes taken and the next seed.
     """
     bent[:] = _ZERO
     for at in range(n_working):
         step[working[at]] = _ZERO
     n_left = n_working
     for passed in range(1, _PASSES + 1):
-        violation = 0.0
+        violation, little = 0.0, np.float32(_LITTLE * enough / n_working)
         for at in range(n_left - 1, 0, -1):
             seed = next_seed(seed)
             other = np.int64(seed % np.uint64(at + 1))
@@ -130,17 +132,18 @@ def descend(starts, rows, values, bend, w, slopes, curves, working, n_working, e
             begin, end = starts[column], starts[column + 1]
             weight, curve = w[column] + step[column], curves[column]
             slope = slopes[column] + row_dot(rows[begin:end], values[begin:end], bent)
-            violation += violated(slope, weight)
-            target = curve * weight - slope
-            aim = (max(_ZERO, abs(target) - _ONE) / curve) * (_ONE if target > _ZERO else -_ONE)
-            change = aim - weight
-            if change == _ZERO:
-                if aim == _ZERO:
+            wrong = violated(slope, weight)
+            violation += wrong
+            if wrong <= little:
+                if weight == _ZERO:
                     n_left -= 1
                     working[at], working[n_left] = working[n_left], column
                 else:
                     at += 1
                 continue
+            target = curve * weight - slope
+            aim = (max(_ZERO, abs(target) - _ONE) / curve) * (_ONE if target > _ZERO else -_ONE)
+            change = aim - weight
             at += 1
             step[column] += change
             for place in range(begin, end):

@@ -64,10 +64,10 @@ def vote(n_trees, most, votes, counts, labels, means):
 
 @kernel()
 def temper(
-    indptr, indices, values, feature_starts, mean_labels, mean_values, squares, gamma, share, dots,
+    indptr, indices, values, feature_starts, mean_labels, mean_values, squares, gamma, alpha, dots,
     counts, labels, scores,
 ):  # fmt: skip
-    """Turn each score s into s^share / (1 + exp(gamma |x - m_l|^2))^(1 - share), m_l the mean of label l's rows.
+    """Turn each score s into s^alpha / (1 + exp(gamma |x - m_l|^2))^(1 - alpha), m_l the mean of label l's rows.
 
     Means are listed by feature; squares_l = |m_l|^2; dots is as long as there are labels.
     """
@@ -83,7 +83,7 @@ def temper(
             label = labels[row, at]
             far = gamma * max(0.0, length - 2.0 * dots[label] + squares[label])
             tail = -far - np.log1p(np.exp(-far))
-            scores[row, at] = np.exp(share * np.log(scores[row, at]) + (1.0 - share) * tail)
+            scores[row, at] = np.exp(alpha * np.log(scores[row, at]) + (1.0 - alpha) * tail)
 
 
 @kernel()

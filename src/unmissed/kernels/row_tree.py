@@ -9,10 +9,12 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.l1_logistic import next_seed, separate
+from unmissed.kernels.prefetch import prefetch_row
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
 _GAIN = 1e-6  # sides are settled when the mean nDCG gains less than this
+_MANY = 100  # from here on sorting from scratch is quicker than moving one by one
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -61,6 +63,8 @@ def choose_sides(starts, numbers, gains, ideal, discounts, seed, side):
     for row in range(n_rows):
         seed = next_seed(seed)
         side[row] = _ONE if seed & np.uint64(1 << 20) else -_ONE
+    orders = np.empty((2, n_labels), np.int64)
+    orders[:] = np.arange(n_labels)
     before = -np.inf
     while True:
         sums[:] = 0.0
@@ -69,9 +73,10 @@ def choose_sides(starts, numbers, gains, ideal, discounts, seed, side):
             for at in range(starts[row], starts[row + 1]):
                 line[numbers[at]] -= ideal[row] * gains[numbers[at]]
         for which in range(2):
-            order = np.argsort(sums[which], kind="mergesort")
+            sort_by(sums[which], orders[which])
             for rank in range(n_labels):
-                worth[order[rank], which] = gains[order[rank]] * discounts[rank]
+                label = orders[which, rank]
+                worth[label, which] = gains[label] * discounts[rank]
         total, n_first = 0.0, 0
         for row in range(n_rows):
             first, second = _ZERO, _ZERO
@@ -88,6 +93,23 @@ def choose_sides(starts, numbers, gains, ideal, discounts, seed, side):
 
 
 @kernel()
+def sort_by(keys, order):
+    """Put `order` into rising order of key, equal keys by number; little is done where little has changed."""
+    if order.shape[0] > _MANY:
+        order[:] = np.argsort(keys, kind="mergesort")
+        return
+    for at in range(1, order.shape[0]):
+        number = order[at]
+        key, place = keys[number], at
+        while place > 0 and (
+            keys[order[place - 1]] > key or (keys[order[place - 1]] == key and order[place - 1] > number)
+        ):
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = number
+
+
+@kernel()
 def gather_columns(indptr, indices, values, rows, side, cost, tally, cursor):
     """Return the features of some rows as columns, the constant 1 last: starts, rows, values, features.
 
@@ -99,6 +121,8 @@ def gather_columns(indptr, indices, values, rows, side, cost, tally, cursor):
         n_entries += indptr[row + 1] - indptr[row]
     touched, n_touched = np.empty(min(n_entries, cursor.shape[0]) + 1, np.uint32), 0
     for at in range(rows.shape[0]):
+        if at + 2 < rows.shape[0]:
+            prefetch_row(indptr, indices, values, rows[at + 2])
         push = cost[at] * side[at]
         for entry in range(indptr[rows[at]], indptr[rows[at] + 1]):
             feature = indices[entry]

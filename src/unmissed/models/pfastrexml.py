@@ -53,7 +53,7 @@ class TailTask:
 
 
 class PfastreXML(PfastXML):
-    """PfastXML with tail classifiers: the score of a label is P_trees^share P_tail^(1 - share) (Jain et al., 2016).
+    """PfastXML with tail classifiers: the score of a label is P_trees^alpha P_tail^(1 - alpha) (Jain et al., 2016).
 
     P_tail = 1 / (1 + exp(gamma/2 |x - m_l|^2)) with m_l the mean of label l's rows. Labels that no tree proposes are
     left out.
@@ -62,7 +62,7 @@ class PfastreXML(PfastXML):
     ----------
     propensity : as in PfastXML
     gamma : how fast a tail classifier falls with the distance of a row from a label's mean row
-    share : the weight of the trees against the tail classifiers, from 0 to 1
+    alpha : the weight of the trees against the tail classifiers, from 0 to 1
     candidates : labels per row that the trees propose at most
     n_trees, max_leaf, leaf_labels, C, tol, max_steps, unit_rows, n_jobs, random_state : as in RowForest
     """
@@ -74,7 +74,7 @@ class PfastreXML(PfastXML):
         *,
         propensity: Propensity | None = None,
         gamma: float = 30.0,
-        share: float = 0.8,
+        alpha: float = 0.8,
         candidates: int = 1000,
         n_trees: int = 50,
         max_leaf: int = 10,
@@ -99,13 +99,13 @@ class PfastreXML(PfastXML):
             random_state=random_state,
         )
         self.gamma = gamma
-        self.share = share
+        self.alpha = alpha
         self.candidates = candidates
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_positive("gamma", self.gamma)
-        check_share("share", self.share)
+        check_share("alpha", self.alpha)
         check_count("candidates", self.candidates)
 
     def _tasks(self) -> list[Task]:
@@ -132,7 +132,7 @@ class PfastreXML(PfastXML):
 
     def _settle(self, rows: Arrays, counts: Array, labels: Array, scores: Array) -> None:
         dots = np.zeros(self.n_labels_, np.float32)
-        temper(*rows, *self.tail_, float(self.gamma) / 2, float(self.share), dots, counts, labels, scores)
+        temper(*rows, *self.tail_, float(self.gamma) / 2, float(self.alpha), dots, counts, labels, scores)
 
     def facts(self) -> dict[str, Any]:
         """Return what PfastXML tells, and the size of the tail classifiers."""
