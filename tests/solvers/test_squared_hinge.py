@@ -305,3 +305,19 @@ def test_buffers_are_used_again_by_the_same_thread():
     assert scratch("test", (2,), np.int64).dtype == np.int64
     large = (2**25,)
     assert not np.may_share_memory(scratch("test", large), scratch("test", large)), "large arrays are not held"
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("full", [0.0, 0.3, 1.0])
+def test_rows_with_every_feature_are_solved_like_others(full):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 11)) * (rng.random((60, 11)) < 0.4)
+    X[rng.random(60) < full] = rng.standard_normal(11)
+    X[: int(60 * full)] += rng.uniform(0.1, 0.2, (int(60 * full), 11))
+    Y = (X @ rng.standard_normal((11, 2)) > 0.5).astype(float)
+    shard = solve(EXACT, sp.csr_matrix(X.astype(np.float32)), Y)
+    for label in range(2):
+        y = Y[:, label] > 0
+        best = naive_optimum(sp.csr_matrix(X.astype(np.float32)), y, 1.0, 1.0, "regularised")
+        assert shard.objective[label] == pytest.approx(best, rel=2e-5)
+    assert (shard.gap <= 1e-5).all()

@@ -27,16 +27,23 @@ def count_rows(begins, ends, indices, counts, seen):
 
 
 @kernel()
-def reorder(begins, ends, indices, values, new_name, new_indptr, new_indices, new_values, norms):
-    """Copy rows, each from begins to ends, with renamed features; `norms` gets |x|^2 of each copied row."""
+def reorder(begins, ends, indices, values, new_name, n_features, new_indptr, new_indices, new_values, norms):
+    """Copy rows, each from begins to ends, with renamed features; `norms` gets |x|^2 of each copied row.
+
+    A row that has all features gets them in rising order, so that kernels may pass over its indices.
+    """
     filled = 0
     new_indptr[0] = 0
     for row in range(begins.shape[0]):
         norm = np.float64(0)
+        first = filled
+        full = ends[row] - begins[row] == n_features
         for at in range(begins[row], ends[row]):
             value = values[at]
-            new_indices[filled] = new_name[indices[at]]
-            new_values[filled] = value
+            place = new_name[indices[at]]
+            target = first + place if full else filled
+            new_indices[target] = place
+            new_values[target] = value
             norm += np.float64(value) * np.float64(value)
             filled += 1
         new_indptr[row + 1] = filled

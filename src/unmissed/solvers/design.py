@@ -147,7 +147,8 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None)
     values = np.empty(size, np.float32)
     norms = np.empty(n_samples, np.float32)
     data = np.ascontiguousarray(X.data)
-    reorder(begins[order], ends[order], indices, data, place_of_feature, indptr, new_indices, values, norms)
+    names = place_of_feature, len(features)
+    reorder(begins[order], ends[order], indices, data, *names, indptr, new_indices, values, norms)
     if not np.isfinite(norms).all():
         raise InputError("X holds a row too long for float32; scale its features down")
     filled = norms[norms > 0]
