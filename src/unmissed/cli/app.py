@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed import __version__
-from unmissed.cli import data, demo, evaluate, inspect, predict, show, study, train
+from unmissed.cli import data, demo, evaluate, inspect, plan, predict, show, study, train
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -58,6 +58,7 @@ app.command()(predict.predict)
 app.command()(evaluate.evaluate)
 app.command()(inspect.inspect)
 app.command()(train.extend)
+app.command()(plan.plan)
 app.command()(demo.demo)
 app.add_typer(study.app, name="study")
 

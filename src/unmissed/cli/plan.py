@@ -1,0 +1,84 @@
+"""`unmissed plan`: what a training will cost, before it is begun."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unmissed.cli import show
+from unmissed.cli.data import NoHeader, OneBased
+from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.runs.planning import Estimate, Plan
+
+
+def plan(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Rows with labels, as train takes them; or a name of the catalogue.")
+    ],
+    method: Annotated[str, typer.Option(help="A method that trains labels one by one.")] = "pw-dismec",
+    workers: Annotated[int, typer.Option(help="Workers, or shares that run at once.", min=1)] = 1,
+    threads: Annotated[int, typer.Option(help="Threads of each worker.", min=1)] = 1,
+    block_size: Annotated[int, typer.Option(help="Labels per task.", min=1)] = 256,
+    sample: Annotated[int, typer.Option(help="How many labels are trained to find out.", min=4)] = 1024,
+    values_per_row: Annotated[
+        float | None, typer.Option(help="For a name of the catalogue: features that a row has, on average.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, other labels.", min=0)] = 0,
+    no_header: NoHeader = False,
+    one_based: OneBased = False,
+    json: show.JsonOption = False,
+) -> None:
+    """Train some labels on this machine and say what all of them will cost: time, memory, disk.
+
+    For a data set of the catalogue, such as Amazon-670K, a made-up one of the same shape with fewer rows stands in; its
+    figures are rougher. Processor time is that of this machine's cores.
+
+    Example: unmissed plan train --workers 64
+
+    Example: unmissed plan Amazon-670K --values-per-row 76 --workers 1000
+    """
+    from unmissed.data import load
+    from unmissed.data.catalog import find
+    from unmissed.models.registry import make_model
+    from unmissed.runs.planning import make_plan, plan_entry
+
+    model = make_model(method, {"block_size": block_size})
+    common: dict[str, Any] = {"n_workers": workers, "n_threads": threads, "n_sampled": sample, "seed": seed}
+    if Path(data).exists() or "," in data:
+        with show.progress_bar("reading") as progress:
+            dataset = load(data, header=not no_header, one_based=one_based, progress=progress)
+        found = make_plan(model, dataset, **common)
+    else:
+        entry = find(data)
+        if values_per_row is None:
+            raise InputError(f"{entry.name}: how many features a row has on average decides; give --values-per-row")
+        found = plan_entry(model, entry, values_per_row, **common)
+    if json:
+        show.print_json({"data": data, "method": method, **found.to_json()})
+    else:
+        _print(data, method, found)
+
+
+def _print(data: str, method: str, plan: "Plan") -> None:
+    sizes = plan.sizes
+    typer.echo(
+        f"{data}: {sizes.n_samples:,} rows, {sizes.n_features:,} features, "
+        f"{sizes.n_values / sizes.n_samples:.1f} values per row, {sizes.n_labels:,} labels; "
+        f"{method}, {plan.n_sampled:,} labels tried"
+    )
+    rows = [
+        ["core-hours", *_three(plan.core_seconds, 1 / 3600, "{:,.2f}")],
+        [f"wall hours, {plan.n_workers} x {plan.n_threads} threads", *_three(plan.wall_seconds, 1 / 3600, "{:,.2f}")],
+        ["GiB on disk", *_three(plan.disk_bytes, 2**-30, "{:,.2f}")],
+        ["GiB of memory per worker", f"{plan.worker_bytes / 2**30:,.2f}", ""],
+        ["seconds before a worker's first task", f"{plan.layout_seconds:,.1f}", ""],
+        ["tasks", f"{plan.n_tasks:,}", ""],
+    ]
+    show.print_table("", ["", "expected", "between"], rows)
+
+
+def _three(value: "Estimate", unit: float, form: str) -> list[str]:
+    low, middle, high = (form.format(unit * one) for one in value)
+    return [middle, f"{low} and {high}"]

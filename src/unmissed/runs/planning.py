@@ -1,0 +1,243 @@
+"""Planning: what a training will cost, from the data's sizes and some labels that are trained here."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.data import Dataset, make_corpus
+from unmissed.data.catalog import Entry
+from unmissed.errors import InputError
+from unmissed.execution import Piece, Shared, Task, Work
+from unmissed.kernels.lanes import LANES
+from unmissed.models.base import Model
+from unmissed.models.one_vs_rest import OneVsRest, check_block_size
+
+TASKS = 4  # calibration tasks: enough for an interval
+_STUDENT = 3.182  # the 0.975 quantile of Student's t with TASKS - 1 degrees of freedom
+_LEAST = 0.15  # no interval is narrower: machines and the rest of the data differ
+_STAND_IN_ROWS = 20_000
+_SCALED = 0.3  # the least interval of a plan for data that is not here
+
+
+class Estimate(NamedTuple):
+    """A value and the interval in which it is expected."""
+
+    low: float
+    value: float
+    high: float
+
+    def times(self, factor: float) -> Estimate:
+        """Return the estimate of a multiple."""
+        return Estimate(*(factor * one for one in self))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the cost depends on."""
+
+    n_samples: int
+    n_features: int
+    n_labels: int
+    n_values: int
+    n_marks: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Sizes:
+        """Return the sizes of a data set."""
+        return cls(dataset.n_samples, dataset.n_features, dataset.n_labels, int(dataset.X.nnz), int(dataset.Y.nnz))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training costs: processor time, memory, disk and wall time.
+
+    Parameters
+    ----------
+    sizes : of the data
+    n_workers, n_threads : workers, and threads of each
+    n_tasks : label blocks
+    n_sampled : labels that were trained to find out
+    layout_seconds : what each worker needs before its first task
+    core_seconds : processor time of all tasks together
+    wall_seconds : from the first worker's start to the last piece, if all workers start at once
+    worker_bytes : memory of one worker
+    disk_bytes : of the run's folder
+    """
+
+    sizes: Sizes
+    n_workers: int
+    n_threads: int
+    n_tasks: int
+    n_sampled: int
+    layout_seconds: float
+    core_seconds: Estimate
+    wall_seconds: Estimate
+    worker_bytes: float
+    disk_bytes: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as a value that JSON can hold."""
+        named = {name: value._asdict() for name, value in vars(self).items() if isinstance(value, Estimate)}
+        return {**asdict(self), **named}
+
+
+@dataclass
+class _Timing:
+    """An executor that runs tasks one after the other and notes what each took, in processor time of its thread."""
+
+    layout: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    n_bytes: list[int] = field(default_factory=list)
+
+    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
+        begin = time.thread_time()
+        common = shared()
+        self.layout = time.thread_time() - begin
+        for task in tasks:
+            begin = time.thread_time()
+            piece = task.run(common)
+            self.seconds.append((time.thread_time() - begin) / task.size)
+            self.n_bytes.append(sum(array.nbytes for array in piece.arrays.values()) // task.size)
+            yield piece
+
+
+def make_plan(
+    model: Model,
+    dataset: Dataset,
+    *,
+    n_workers: int = 1,
+    n_threads: int = 1,
+    n_sampled: int = 1024,
+    seed: int = 0,
+) -> Plan:
+    """Train some labels of a data set on this machine, and say what all of them will cost.
+
+    The sample is four blocks, each with labels of every frequency, so that their spread gives the interval. Times are
+    processor time of one thread: other work on this machine disturbs them less than wall time.
+    """
+    sizes = Sizes.of(dataset)
+    timing, used = _calibrate(model, dataset, n_sampled, seed)
+    core = _estimate(timing.seconds, _LEAST)
+    disk = _estimate([float(one) for one in timing.n_bytes], _LEAST)
+    return _plan(model, sizes, timing.layout, core, disk, (n_workers, n_threads), used, _peak_bytes())
+
+
+def plan_entry(
+    model: Model,
+    entry: Entry,
+    values_per_row: float,
+    *,
+    n_workers: int = 1,
+    n_threads: int = 1,
+    n_sampled: int = 512,
+    seed: int = 0,
+) -> Plan:
+    """Say what a data set of the catalogue will cost, from a made-up one of the same shape with fewer rows.
+
+    The stand-in has the entry's features, values per row, labels per row and rows per label; what a label costs grows
+    with the rows.
+    """
+    share = min(1.0, _STAND_IN_ROWS / entry.n_train)
+    corpus = make_corpus(
+        round(share * entry.n_train),
+        0,
+        max(round(share * entry.n_labels), LANES),
+        entry.n_features,
+        labels_per_row=entry.labels_per_point,
+        words_per_row=1.3 * values_per_row,  # some words are drawn twice
+        rng=seed,
+    )
+    stand_in = Sizes.of(corpus.train)
+    scale = entry.n_train * values_per_row / stand_in.n_values
+    timing, used = _calibrate(model, corpus.train, n_sampled, seed)
+    sizes = Sizes(
+        entry.n_train,
+        entry.n_features,
+        entry.n_labels,
+        round(entry.n_train * values_per_row),
+        round(entry.n_train * entry.labels_per_point),
+    )
+    core = _estimate([scale * one for one in timing.seconds], _SCALED)
+    disk = _estimate([float(one) for one in timing.n_bytes], _SCALED)
+    peak = _peak_bytes() + _layout_bytes(sizes) - _layout_bytes(stand_in)
+    return _plan(model, sizes, scale * timing.layout, core, disk, (n_workers, n_threads), used, peak)
+
+
+def _calibrate(model: Model, dataset: Dataset, n_sampled: int, seed: int) -> tuple[_Timing, int]:
+    """Train a sample of labels in TASKS blocks; returns what they took and how many labels they had."""
+    if not isinstance(model, OneVsRest):
+        raise InputError(f"{type(model).__name__} does not train labels one by one; a plan is for methods that do")
+    chosen = sample_labels(dataset.label_counts, n_sampled, np.random.default_rng(seed))
+    timing = _Timing()
+    few = model.__class__(**{**model.get_params(deep=False), "block_size": max(len(chosen) // TASKS, 1)})
+    rows = few.check_rows(dataset.X, dataset.Y[:, chosen])
+    warm = replace(rows, Y=rows.Y[:, :1])
+    few._fit(warm, few._ready(Work(executor=_Timing())))  # kernels are compiled and pages read before the clock runs
+    few._fit(rows, few._ready(Work(executor=timing)))
+    return timing, len(chosen)
+
+
+def sample_labels(counts: npt.NDArray[np.int64], n_sampled: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return labels in TASKS stretches of equal length, each of which goes through all frequencies evenly."""
+    size = min(n_sampled, len(counts)) // TASKS
+    if size < 1:
+        raise InputError(f"a plan takes at least {TASKS} labels; got {min(n_sampled, len(counts))}")
+    order = np.argsort(-counts, kind="stable")
+    place = (np.arange(size * TASKS) + rng.random(size * TASKS)) * len(order) / (size * TASKS)
+    places = np.minimum(place.astype(np.int64), len(order) - 1)
+    return np.asarray(order[np.concatenate([places[first::TASKS] for first in range(TASKS)])])
+
+
+def _plan(
+    model: Any,
+    sizes: Sizes,
+    layout: float,
+    seconds: Estimate,
+    n_bytes: Estimate,
+    workers: tuple[int, int],
+    n_sampled: int,
+    peak: float,
+) -> Plan:
+    """Put together what labels cost, each, and what all of them come to on some workers."""
+    n_workers, n_threads = workers
+    if n_workers < 1 or n_threads < 1:
+        raise InputError(f"a plan is for at least 1 worker with 1 thread; got {n_workers} with {n_threads}")
+    size = check_block_size(model.block_size)
+    n_tasks = math.ceil(sizes.n_labels / size)
+    core = seconds.times(sizes.n_labels)
+    rounds = math.ceil(n_tasks / (n_workers * n_threads))
+    wall = Estimate(*(layout + rounds * one / n_tasks for one in core))
+    per_thread = 4 * LANES * (2 * sizes.n_features + sizes.n_samples)
+    memory = peak + 12 * sizes.n_marks + 40 * sizes.n_labels + (n_threads - 1) * per_thread
+    disk = Estimate(*(one * sizes.n_labels + 2500 * n_tasks for one in n_bytes))
+    return Plan(sizes, n_workers, n_threads, n_tasks, n_sampled, layout, core, wall, memory, disk)
+
+
+def _estimate(found: list[float], least: float) -> Estimate:
+    """Return the mean of independent measurements with a 95 % interval that is not narrower than `least`."""
+    mean = float(np.mean(found))
+    spread = max(_STUDENT * float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0, least * mean)
+    return Estimate(max(mean - spread, 0.0), mean, mean + spread)
+
+
+def _layout_bytes(sizes: Sizes) -> float:
+    """Return what a worker's memory holds of the data: X as it is mapped, scaled and laid out, and the lanes."""
+    return 20.0 * sizes.n_values + 20.0 * sizes.n_samples + 4.0 * LANES * (2 * sizes.n_features + sizes.n_samples)
+
+
+def _peak_bytes() -> float:
+    """Return the most memory that this process has had; 0 where the system does not say."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -1,0 +1,103 @@
+"""A plan says what labels of every frequency cost, and what that comes to on some workers."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.cli.speaking import refused, said
+from tests.runs.corpora import small_corpus
+from unmissed.data import write_store
+from unmissed.data.catalog import Entry
+from unmissed.errors import InputError
+from unmissed.execution import Piece
+from unmissed.models import DiSMEC, Popularity
+from unmissed.runs import planning
+from unmissed.runs.planning import make_plan, plan_entry, sample_labels
+
+TRAIN = small_corpus(n_labels=400, n_train=500)[0]
+
+
+def test_each_stretch_of_the_sample_goes_through_all_frequencies():
+    counts = np.arange(4000)[::-1] + 1
+    chosen = sample_labels(counts, 400, np.random.default_rng(0))
+    assert len(np.unique(chosen)) == 400
+    for part in np.split(chosen, planning.TASKS):
+        assert counts[part].mean() == pytest.approx(counts.mean(), rel=0.01)
+        assert counts[part].max() > 3900
+        assert counts[part].min() < 100
+
+
+def test_all_labels_may_be_the_sample_and_three_are_too_few():
+    assert sorted(sample_labels(np.arange(8), 100, np.random.default_rng(0))) == list(range(8))
+    with pytest.raises(InputError, match="at least 4 labels"):
+        sample_labels(np.arange(3), 100, np.random.default_rng(0))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A clock that a task moves."""
+
+    now: list
+
+    def __call__(self):
+        return self.now[0]
+
+
+@pytest.fixture
+def costs_known(monkeypatch):
+    """Let a label cost 2 ms + 1 ms per positive, a layout 5 s, and its piece 100 bytes."""
+    clock = Clock([0.0])
+    monkeypatch.setattr(planning.time, "thread_time", clock)
+
+    def call(problem):
+        clock.now[0] += 5.0
+        return problem.rows.Y.tocsc()
+
+    def run(task, Y):
+        n_marks = Y.indptr[task.end] - Y.indptr[task.begin]
+        clock.now[0] += 0.002 * task.size + 0.001 * n_marks
+        return Piece(task.key, {"bias": np.zeros(25 * task.size, np.float32)}, {"n_labels": task.size})
+
+    monkeypatch.setattr("unmissed.models.one_vs_rest.Problem.__call__", call)
+    monkeypatch.setattr("unmissed.models.one_vs_rest.BlockTask.run", run)
+
+
+def test_what_all_labels_cost_is_found_from_some(costs_known):
+    found = make_plan(DiSMEC(block_size=8), TRAIN, n_workers=5, n_threads=2, n_sampled=200)
+    truth = 0.002 * TRAIN.n_labels + 0.001 * TRAIN.Y.nnz
+    assert found.core_seconds.value == pytest.approx(truth, rel=0.1)
+    assert found.core_seconds.low <= truth <= found.core_seconds.high
+    assert (found.n_tasks, round(found.layout_seconds, 6), found.n_sampled) == (50, 5.0, 200)
+    assert found.wall_seconds.value == pytest.approx(5 + found.core_seconds.value / 10)
+    assert found.disk_bytes.value == pytest.approx(100 * 400 + 2500 * 50)
+    many = make_plan(DiSMEC(block_size=8), TRAIN, n_workers=1000, n_sampled=200)
+    assert many.wall_seconds.value == pytest.approx(5 + many.core_seconds.value / 50), "a task is not cut"
+
+
+def test_a_stand_in_with_fewer_rows_is_scaled_up(costs_known, monkeypatch):
+    monkeypatch.setattr(planning, "_STAND_IN_ROWS", 300)
+    entry = Entry("Made up", 3000, 0, 2000, 500, 4.0, 3.0, 0.55, 1.5)
+    found = plan_entry(DiSMEC(), entry, 20.0, n_sampled=64)
+    assert found.sizes.n_labels == 2000
+    assert found.sizes.n_values == 60_000
+    assert 8 < found.layout_seconds / 5.0 < 12, "ten times the rows"
+    assert found.worker_bytes > 0
+
+
+def test_the_command_prints_a_table_or_json(tmp_path, capsys):
+    write_store(TRAIN, tmp_path / "train")
+    shown = said(capsys, "plan", tmp_path / "train", "--method", "dismec", "--workers", 4, "--sample", 16)
+    assert "core-hours" in shown
+    assert "16 labels tried" in shown
+    facts = json.loads(said(capsys, "plan", tmp_path / "train", "--workers", 4, "--sample", 16, "--json"))
+    assert facts["core_seconds"]["low"] < facts["core_seconds"]["value"] < facts["core_seconds"]["high"]
+    assert facts["sizes"]["n_labels"] == 400
+
+
+def test_what_cannot_be_planned_is_one_line(tmp_path, capsys):
+    assert "give --values-per-row" in refused(capsys, "plan", "Amazon-670K")
+    assert "unknown data set 'nowhere'" in refused(capsys, "plan", "nowhere")
+    with pytest.raises(InputError, match="Popularity does not train labels one by one"):
+        make_plan(Popularity(), TRAIN)
