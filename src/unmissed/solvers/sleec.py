@@ -132,20 +132,20 @@ def _apply(pattern: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]], residua
 
 
 def regress(
-    X: Products, Z: Floats, penalty: float, sparsity: float, *, rounds: int = 10, tol: float = 1e-2, max_steps: int = 30
+    X: Products, Z: Floats, penalty: float, sparsity: float, *, rounds: int = 5, tol: float = 1e-2, max_steps: int = 30
 ) -> Floats:
     """Minimise |Z - X V|^2 + penalty |V|^2 + sparsity |X V|_1 by ADMM on X V = A.
 
     The step for V is a ridge on X with the targets (2 Z + rho (A - U)) / (2 + rho), by conjugate gradient from the last
-    V; the step for A is a soft threshold. Without sparsity one ridge is all.
+    V; the step for A is a soft threshold. It starts from the ridge on Z, which is all without sparsity.
     """
-    rank = Z.shape[1]
-    V = np.zeros((X.shape[1], rank), np.float32)
-    ones = np.ones(rank)
+    ones = np.ones(Z.shape[1])
+    V = np.zeros((X.shape[1], Z.shape[1]), np.float32)
+    V = solve_ridges(X, X.transposed_times(Z), ones, penalty, V, tol=tol, max_steps=max_steps)
     if sparsity == 0:
-        return solve_ridges(X, X.transposed_times(Z), ones, penalty, V, tol=tol, max_steps=max_steps)
+        return V
     rho = np.float32(1)
-    A, U = np.zeros_like(Z), np.zeros_like(Z)
+    A, U = X.times(V), np.zeros_like(Z)
     shrink = np.float32(sparsity) / rho
     for _ in range(rounds):
         right = X.transposed_times(2 * Z + rho * (A - U))
