@@ -160,9 +160,9 @@ class LEML(Model):
         if work.pieces.get(_FACTORS) is None:
             states = _states(work.pieces)
             last = work.pieces.get(states[-1]) if states else None
-            number = 0 if last is None else int(last.facts["number"])
+            number = 0 if last is None else _number(last)
             work.tell(number)
-            while last is None or (number < self.max_alternations and not last.facts["done"]):
+            while last is None or (number < self.max_alternations and not last.facts.get("done")):
                 number += 1
                 (last,) = work.map([AlternationTask(number)], replace(problem, last=last))
                 for key in _states(work.pieces)[:-1]:
@@ -299,6 +299,14 @@ def _check_observed(observed: Any, rows: Rows) -> sp.csr_matrix | None:
 
 def _states(pieces: Pieces) -> list[str]:
     return [key for key in pieces.listed() if key.startswith("state/")]
+
+
+def _number(state: Piece) -> int:
+    """Return how many alternations a state has behind it."""
+    number = state.facts.get("number")
+    if not isinstance(number, int) or number < 1:
+        raise state.damaged("it does not say which alternation it is of")
+    return number
 
 
 def _open_state(piece: Piece, start: State) -> State:
