@@ -37,5 +37,5 @@ def demo(
     )
     show.print_table(title, ["measured on", *results.methods], table_rows(results))
     for sentence in results.verdicts:
-        typer.echo(sentence)
-    typer.echo(f"The page with figures: {page}")
+        show.say(sentence)
+    show.say(f"The page with figures: {page}")

@@ -40,7 +40,7 @@ def inspect(
     if verify:
         n_pieces = verify_run(opened)
         if not json:
-            typer.echo(f"{run}: every file matches its checksum ({n_pieces:,} pieces read)")
+            show.say(f"{run}: every file matches its checksum ({n_pieces:,} pieces read)")
     if label is not None:
         _show_label(opened, label, top, json)
         return
@@ -94,7 +94,7 @@ def _show_worst(solved: dict[str, Any] | None) -> None:
     ]
     show.print_table("largest gaps", [solved["unit"], "gap", *titles], rows)
     if solved["missed"]:
-        typer.echo(f"{solved['missed']:,} {solved['unit']} missed the tolerance: {', '.join(solved['missed_names'])}")
+        show.say(f"{solved['missed']:,} {solved['unit']} missed the tolerance: {', '.join(solved['missed_names'])}")
 
 
 def _show_label(run: "Run", label: str, top: int, json: bool) -> None:

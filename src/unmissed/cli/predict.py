@@ -77,7 +77,7 @@ def predict(
                 {"n_samples": ranking.n_samples, "k": ranking.k, **{one.suffix[1:]: str(one) for one in written}}
             )
         else:
-            typer.echo(f"{ranking.n_samples:,} rows, {ranking.k} labels each: {' and '.join(map(str, written))}")
+            show.say(f"{ranking.n_samples:,} rows, {ranking.k} labels each: {' and '.join(map(str, written))}")
     elif json:
         show.print_json(
             [
@@ -87,4 +87,4 @@ def predict(
         )
     else:
         for line in table_lines(opened, ranking, ids):
-            typer.echo(line)
+            show.say(line)

@@ -100,7 +100,7 @@ def _print_files(files: list[Path], as_json: bool) -> None:
         show.print_json({"files": [str(path) for path in files]})
     else:
         for path in files:
-            typer.echo(path)
+            show.say(path)
 
 
 def _parse_numbers(text: str) -> tuple[float, ...]:

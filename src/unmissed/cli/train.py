@@ -168,7 +168,7 @@ def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: boo
         facts = {"run": str(run), "finished": error.finished, "missing": error.missing, "own_missing": error.own}
         show.print_json(facts)
     else:
-        typer.echo(f"{run}: {error}" + ("; this share is done" if all_own else ""))
+        show.say(f"{run}: {error}" + ("; this share is done" if all_own else ""))
     if not all_own:
         raise typer.Exit(3)
 
@@ -195,10 +195,10 @@ def _tell(run: "Run", json: bool) -> None:
         facts = {"run": str(run.folder), "method": run.recipe.method, "n_labels": run.n_labels, "certificate": solved}
         show.print_json(facts)
         return
-    typer.echo(f"{run.folder}: {run.recipe.method}, {run.n_labels:,} labels trained")
+    show.say(f"{run.folder}: {run.recipe.method}, {run.n_labels:,} labels trained")
     if solved is not None:
-        typer.echo(f"{solved['met']:,} {solved['unit']} met the relative duality gap {solved['tol']:g}")
+        show.say(f"{solved['met']:,} {solved['unit']} met the relative duality gap {solved['tol']:g}")
         if solved["missed"]:
             named = ", ".join(solved["missed_names"][:10])
             more = "" if solved["missed"] <= 10 else ", ..."
-            typer.echo(f"{solved['missed']:,} {solved['unit']} did not: {named}{more}", err=True)
+            show.say(f"{solved['missed']:,} {solved['unit']} did not: {named}{more}", err=True)

@@ -141,7 +141,7 @@ class OnDisk:
 
     def put(self, piece: Piece) -> None:
         """Write a piece aside and give it its name; one that is there already stays, its bytes are the same."""
-        folder = self.path / piece.key
+        folder = below(self.path, piece.key)
         for attempt in range(_ATTEMPTS):
             try:
                 if not folder.exists():
@@ -156,7 +156,7 @@ class OnDisk:
 
     def drop(self, key: str) -> None:
         """Remove a piece; killed in the middle, `clean` removes the rest."""
-        folder = self.path / Piece(key).key
+        folder = below(self.path, Piece(key).key)
         if folder.exists():
             aside = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.part")
             with suppress(FileNotFoundError):  # another process was faster
@@ -177,8 +177,10 @@ class OnDisk:
 
     def clean(self) -> None:
         """Remove what a killed writer left behind; only while nobody else writes here."""
-        for entry in [*self.path.rglob(".*.part")]:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+        for folder, folders, files in os.walk(self.path):  # which follows no links
+            for name in [name for name in (*folders, *files) if name.startswith(".") and name.endswith(".part")]:
+                entry = Path(folder, name)
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink(missing_ok=True)

@@ -120,7 +120,7 @@ class OneVsRest(Linear):
         ]
         sizes = {task.key: task.size for task in tasks}
         for piece in work.map(tasks, Problem(solver, rows, clone(self))):
-            if piece.facts.get("n_labels", piece.arrays["bias"].size) != sizes[piece.key]:
+            if piece.facts.get("n_labels") != sizes[piece.key]:
                 raise InputError(f"{piece.where or piece.key}: was made with another block_size")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from unmissed.models.base import Model
 from unmissed.propensity import Propensity
@@ -27,6 +28,24 @@ class Parameter:
     def is_propensity(self) -> bool:
         """Whether it takes a propensity model."""
         return Propensity in (self.annotation, *get_args(self.annotation))
+
+    def takes(self, value: Any) -> bool:
+        """Tell whether a value, as JSON holds it, can be one of this parameter; of types not known here all can."""
+        return _takes(self.annotation, value)
+
+
+def _takes(annotation: Any, value: Any) -> bool:
+    if get_origin(annotation) in (Union, UnionType):
+        return any(_takes(one, value) for one in get_args(annotation))
+    if get_origin(annotation) is Literal:
+        return any(type(one) is type(value) and one == value for one in get_args(annotation))
+    if annotation is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if annotation is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if annotation in (bool, str):
+        return isinstance(value, annotation)
+    return value is None if annotation in (None, NoneType) else True
 
 
 def parameters_of(cls: type[Model]) -> list[Parameter]:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from unmissed.data import Dataset
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
-from unmissed.matrices import check_X, check_Y
+from unmissed.matrices import LARGEST, check_X, check_Y
 
 
 class Stored(NamedTuple):
@@ -113,6 +113,6 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
 
 def check_k(k: Any) -> int:
     """Return k, the number of places of a ranking, or refuse what is not a number of places."""
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise InputError(f"k is a whole number of places, at least 1; got {k!r}")
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= LARGEST:
+        raise InputError(f"k is a whole number of places, at least 1 and at most {LARGEST}; got {k!r}")
     return int(k)

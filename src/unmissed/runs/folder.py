@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from unmissed import __version__
-from unmissed.archive import MANIFEST, read_manifest, write_manifest
+from unmissed.archive import MANIFEST, below, open_arrays, read_manifest, write_manifest
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Pieces
+from unmissed.matrices import LARGEST
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.version1 import PiecesOfVersion1
 
@@ -88,16 +90,21 @@ class RunFolder:
     @property
     def text(self) -> Path:
         """Where the text features are."""
-        return self.path / "text"
+        return below(self.path, "text")
 
     @property
     def features(self) -> Path:
         """Where the names of features are that did not come from text."""
-        return self.path / "features"
+        return below(self.path, "features")
 
     def labels(self, first: int) -> Path:
         """Where names and counts of the part that begins at label `first` are."""
-        return self.path / "labels" / f"{first:08d}"
+        return below(self.path, f"labels/{first:08d}")
+
+    @property
+    def work(self) -> Path:
+        """Where the model's pieces are."""
+        return below(self.path, "pieces")
 
     def is_new(self) -> bool:
         """Tell whether nothing was begun here; a folder with other things in it is refused."""
@@ -110,15 +117,17 @@ class RunFolder:
             raise InputError(f"{self.path}: holds {sorted(alien)[0]!r} and is no run; choose another folder")
         return True
 
-    def read(self) -> Manifest:
-        """Read the manifest."""
+    def read(self, *, verify: bool = False) -> Manifest:
+        """Read the manifest; with `verify`, one that has no checksum of its own is refused."""
         value = read_manifest(self.path, KIND)
         version = value.get("version")
         if version not in (1, VERSION):
             raise InputError(f"{self.path}: a run of version {version!r}; this program reads 1 to {VERSION}")
         try:
-            parts = [Part(**part) for part in value["parts"]]
-            return Manifest(Recipe.from_json(value["recipe"]), int(value["n_features"]), parts, int(version))
+            if verify:
+                open_arrays(self.path, {"arrays": {}, **value}, verify=True)  # which asks for the checksum
+            n_features = _count(value["n_features"], "n_features")
+            return Manifest(Recipe.from_json(value["recipe"]), n_features, _parts(value["parts"]), int(version))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{self.path / MANIFEST}: damaged: {error}") from error
 
@@ -145,7 +154,7 @@ class RunFolder:
         else is here cleans up.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open_lock(self.path / _LOCK)
         try:
             held = _lock(descriptor)
             if held:
@@ -161,7 +170,7 @@ class RunFolder:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Be the only one of all shares who reads and changes the manifest; waits for its turn, a moment each."""
-        descriptor = os.open(self.path / _MANIFEST_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open_lock(self.path / _MANIFEST_LOCK)
         try:
             _lock(descriptor, patience=float("inf"))
             yield
@@ -170,17 +179,19 @@ class RunFolder:
 
     def clean(self) -> None:
         """Remove what a killed writer left behind; only under the lock."""
-        for place in (self.path, self.path / "labels"):
+        for place in (self.path, below(self.path, "labels")):
             for entry in place.glob(".*.part"):
-                if entry.is_dir():
+                if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
                 else:
                     entry.unlink()
-        OnDisk(self.path / "pieces").clean()
+        OnDisk(self.work).clean()
 
     def forget(self, before: Manifest | None, part: Part) -> None:
         """Go back to an earlier manifest, or to an empty folder; only under the lock."""
-        gone = [self.labels(part.first)] if before is not None else [self.text, self.features, self.path / "labels"]
+        gone = (
+            [self.labels(part.first)] if before is not None else [self.text, self.features, below(self.path, "labels")]
+        )
         for place in gone:
             if place.exists():
                 aside = place.with_name(f".{place.name}.part")  # killed in the middle, it is cleaned the next time
@@ -195,15 +206,55 @@ class RunFolder:
         """Return the model's pieces, opened memory-mapped when they are asked for; checksums on request."""
         if manifest.version == 1:
             return PiecesOfVersion1(self.path, verify=verify)
-        return OnDisk(self.path / "pieces", verify=verify)
+        return OnDisk(self.work, verify=verify)
 
     def n_finished(self) -> int:
         """Count the pieces that are there."""
-        return len(OnDisk(self.path / "pieces").listed())
+        return len(OnDisk(self.work).listed())
 
     def n_bytes(self) -> int:
         """Add up the sizes of all files."""
         return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
+
+
+def _parts(value: Any) -> list[Part]:
+    """Return the parts that a manifest lists, or refuse them: label after label, none left out."""
+    if not isinstance(value, list) or not value:
+        raise InputError("it lists no parts")
+    parts: list[Part] = []
+    first = 0
+    for entry in value:
+        part = Part(**entry)
+        for name in ("first", "n_labels", "n_samples"):
+            _count(getattr(part, name), name)
+        told = [one for each in part.versions for one in (*each, *each.values())]
+        strings = [part.status, "" if part.digest is None else part.digest, *told]
+        if part.first != first or part.status not in (_TRAINING, _COMPLETE) or not all(map(_is_text, strings)):
+            raise InputError(f"its part {len(parts)} is not what a training writes")
+        first += part.n_labels
+        parts.append(part)
+    return parts
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _count(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise InputError(f"{name} is {str(value)[:40]!r}")
+    return value
+
+
+def _open_lock(path: Path) -> int:
+    """Open a lock file, making it where there is none; a link or a pipe in its place is refused."""
+    try:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        return os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InputError(f"{path}: a symbolic link, and links are not followed here") from error
+        raise
 
 
 def versions() -> dict[str, str]:

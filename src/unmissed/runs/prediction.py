@@ -21,7 +21,9 @@ from unmissed.data.npz import read_matrix
 from unmissed.data.sources import holds_text
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
+from unmissed.files import open_regular, read_text, reading
 from unmissed.matrices import check_X
+from unmissed.models.rows import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.run import Run
@@ -70,8 +72,7 @@ def check_features(run: Run, path: str | os.PathLike[str], n_features: int, name
 
 def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:
     """Return the k best labels of each row, ranked in batches, so that memory does not grow with the rows."""
-    if k < 1:
-        raise InputError(f"k is {k}; expected at least 1")
+    k = check_k(k)
     n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
     labels = np.full((n_samples, k), -1, dtype=np.int32)
     scores = np.full((n_samples, k), -np.inf, dtype=np.float32)
@@ -91,7 +92,7 @@ def write_ranking(
     suffix = out.suffix.lower()
     known = suffix == ".npz" or suffix in writers
     stem = out.with_suffix("") if known else out
-    if not stem.name:
+    if stem.name in ("", ".."):
         raise InputError(f"{out}: not the name of a file")
     suffixes = [suffix] if known else [".npz", ".tsv"]
     stem.parent.mkdir(parents=True, exist_ok=True)
@@ -163,15 +164,13 @@ def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
         return True
     if run.text is None or not str(path).lower().endswith(".txt") or not Path(path).is_file():
         return False
-    with open(path, encoding="utf-8", errors="replace") as stream:
-        words = stream.readline(200).split()
+    with open_regular(path) as stream:
+        words = stream.readline(200).decode("utf-8", "replace").split()
     return not (len(words) == 3 and all(word.isdecimal() for word in words))
 
 
 def _texts_of_lines(path: str | os.PathLike[str]) -> list[str]:
     """Read one text per line; blank lines are left out."""
-    try:
-        content = sys.stdin.read() if str(path) == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable as lines of text: {error}") from error
+    with reading(path, "readable as lines of text"):
+        content = sys.stdin.read() if str(path) == "-" else read_text(path, "readable as lines of text")
     return [line for line in content.split("\n") if line.strip()]

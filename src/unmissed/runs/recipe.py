@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from unmissed.errors import InputError
@@ -46,6 +47,12 @@ class Recipe:
     @classmethod
     def from_json(cls, value: Any) -> Recipe:
         """Return the recipe that `to_json` gave; the first version kept seed and propensity apart."""
+        if not isinstance(value, dict) or not value.keys() <= {"method", "params", "text", "seed", "propensity"}:
+            raise InputError("its recipe is not what a training writes")
+        if not isinstance(value.get("method"), str) or not isinstance(value.get("params", {}), dict):
+            raise InputError("its recipe names no method, or no parameters")
+        if not isinstance(value.get("text"), dict | None):
+            raise InputError("its recipe does not say how text becomes features")
         value = dict(value)
         params = dict(value.get("params", {}))
         for name, moved in (("seed", "random_state"), ("propensity", "propensity")):
@@ -62,12 +69,15 @@ class Recipe:
 
     def constructor_params(self) -> dict[str, Any]:
         """Return what the model's constructor takes; parameters that it does not have are refused."""
-        names = set(self._propensities())
-        known = find_model(self.method)._get_param_names()
-        unknown = sorted(self.params.keys() - set(known))
-        if unknown:
-            raise InputError(f"{self.method} has no parameter {unknown[0]!r}; the run is damaged or of a later version")
-        return {name: from_description(value) if name in names else value for name, value in self.params.items()}
+        known = {one.name: one for one in parameters_of(find_model(self.method))}
+        made = {}
+        for name, value in self.params.items():
+            if name not in known:
+                raise InputError(f"{self.method} has no parameter {name!r}; the run is damaged or of a later version")
+            made[name] = from_description(value) if known[name].is_propensity else value
+            if not known[name].is_propensity and not known[name].takes(value):
+                raise InputError(f"{self.method} cannot have {_short(value)} for {name}; the run is damaged")
+        return made
 
     def differences(self, other: Recipe) -> list[str]:
         """Name what differs, as `C is 1.0 there and 2.0 here`."""
@@ -91,6 +101,8 @@ def _written(name: str, value: Any, *, is_propensity: bool) -> Any:
     if isinstance(value, tuple):
         value = list(value)
     plain = all(isinstance(one, str | int | float | None) for one in (value if isinstance(value, list) else [value]))
+    if isinstance(value, float) and not isfinite(value):
+        raise InputError(f"{name} is {value!r}; expected a finite number")
     if not plain:
         raise InputError(f"{name} is {value!r}; a run can remember numbers, words and lists of them only")
     return value

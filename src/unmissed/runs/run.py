@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.archive import MANIFEST, open_arrays, read_json, read_manifest
+from unmissed.archive import MANIFEST, open_archive, read_json
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.errors import InputError
@@ -39,7 +39,7 @@ class Run:
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None) -> None:
         self.folder = RunFolder(path)
         self.verify = verify
-        self.manifest: Manifest = self.folder.read()
+        self.manifest: Manifest = self.folder.read(verify=verify)
         if model is not None:
             self.model = model
         if not self.parts:
@@ -86,7 +86,11 @@ class Run:
     @cached_property
     def text(self) -> TextFeatures | None:
         """The map from text to features, or None where training did not begin with text."""
-        return TextFeatures.load(self.folder.text, verify=self.verify) if self.recipe.text is not None else None
+        if self.recipe.text is None:
+            return None
+        text = TextFeatures.load(self.folder.text, verify=self.verify)
+        self._check_number("terms", text.terms_, self.n_features)
+        return text
 
     @cached_property
     def label_names(self) -> list[str] | None:
@@ -111,8 +115,10 @@ class Run:
             return self.text.terms_
         if not self.folder.features.exists():
             return None
-        manifest = read_manifest(self.folder.features, FEATURES_KIND)
-        return unpack_names("feature_names", open_arrays(self.folder.features, manifest, verify=self.verify))
+        _, arrays = open_archive(self.folder.features, FEATURES_KIND, verify=self.verify)
+        names = unpack_names("feature_names", arrays)
+        self._check_number("feature names", names, self.n_features)
+        return names
 
     def propensities(self, model: Propensity | None = None) -> npt.NDArray[np.float64]:
         """Return p of every label from its training count: by `model`, else the recipe's, else the default one."""
@@ -120,7 +126,10 @@ class Run:
         if counts is None:
             raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
         if model is None:
-            model = self.recipe.propensity or default_propensity()
+            try:
+                model = self.recipe.propensity or default_propensity()
+            except InputError as error:
+                raise InputError(f"{self.folder}: {error}") from error
         return fit_parts(model, counts, [(part.n_labels, part.n_samples) for part in self.parts])
 
     def like(self) -> Dataset:
@@ -168,8 +177,9 @@ class Run:
         for names in (self.label_names, self.label_titles):
             if isinstance(name_or_number, str) and names and name_or_number in names:
                 return names.index(name_or_number)
-        if str(name_or_number).isdigit() and int(name_or_number) < self.n_labels:
-            return int(name_or_number)
+        number = str(name_or_number)
+        if number.isascii() and number.isdigit() and len(number) < 12 and int(number) < self.n_labels:
+            return int(number)
         raise InputError(
             f"{self.folder}: has no label {name_or_number!r}; expected a name or a number below {self.n_labels}"
         )
@@ -184,8 +194,20 @@ class Run:
         every = []
         for part in self.parts:
             folder = self.folder.labels(part.first)
-            every.append(open_arrays(folder, read_manifest(folder, LABELS_KIND), verify=self.verify))
+            _, arrays = open_archive(folder, LABELS_KIND, verify=self.verify)
+            counts = arrays.get("counts")
+            if counts is not None and (
+                counts.dtype != np.int64
+                or counts.shape != (part.n_labels,)
+                or (counts.size and not 0 <= counts.min() <= counts.max() <= part.n_samples)
+            ):
+                raise InputError(f"{folder}: damaged: its counts are not those of {part.n_labels} labels")
+            every.append(arrays)
         return every
+
+    def _check_number(self, what: str, names: list[str] | None, expected: int) -> None:
+        if names is not None and len(names) != expected:
+            raise InputError(f"{self.folder}: has {len(names)} {what} for {expected}; the run is damaged")
 
     def _label_strings(self, name: str) -> list[str] | None:
         lists = [unpack_names(name, arrays) for arrays in self._label_arrays]

@@ -70,7 +70,7 @@ def train(
             with _changing(folder, share):
                 _write_features(folder, dataset.text, dataset.feature_names)
                 _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
-            model.fit_rows(rows, Work(OnDisk(folder.path / "pieces"), executor, progress, share))
+            model.fit_rows(rows, Work(OnDisk(folder.work), executor, progress, share))
         with _changing(folder, share):
             manifest = folder.read()
             folder.write(manifest.with_last(manifest.parts[-1].completed()))
@@ -103,7 +103,7 @@ def extend(
         part = _go_on(folder, run.recipe, part)
         with _taken_back(folder, before, part, len(model.pieces_.listed())):
             _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
-            model.fit_more(rows, Work(OnDisk(folder.path / "pieces"), executor, progress))
+            model.fit_more(rows, Work(OnDisk(folder.work), executor, progress))
         folder.write(folder.read().with_last(part.completed()))
     return Run(path, model=model)
 
@@ -144,7 +144,7 @@ def save(
         folder.write(Manifest(recipe, model.n_features_in_, [part]))
         _write_features(folder, text, feature_names)
         _write_labels(folder, 0, label_names, label_titles, counts)
-        target = OnDisk(folder.path / "pieces")
+        target = OnDisk(folder.work)
         for key in model.pieces_.listed():
             piece = model.pieces_.get(key)
             assert piece is not None  # it was listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unmissed.archive import open_arrays, read_manifest
+from unmissed.archive import below, open_arrays, read_manifest
 from unmissed.errors import InputError
 from unmissed.execution import Piece
 
@@ -20,8 +20,10 @@ class PiecesOfVersion1:
 
     def get(self, key: str) -> Piece | None:
         """Open the shard whose labels a key names, or return None where there is none."""
-        folder = self.path / "shards" / key.removeprefix(_PREFIX)
-        if not key.startswith(_PREFIX) or not folder.exists():
+        if not key.startswith(_PREFIX):
+            return None
+        folder = below(self.path, f"shards/{key.removeprefix(_PREFIX)}")
+        if not folder.exists():
             return None
         manifest = read_manifest(folder, "shard")
         facts = {name: manifest.get(name) for name in ("first", "n_labels")}
