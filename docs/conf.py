@@ -23,7 +23,7 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 PAGES = ["guide", "data", "propensity", "metrics", "losses", "derivations", "methods", "runs", "cluster", "solver"]
-PAGES += ["embeddings", "architecture"]
+PAGES += ["embeddings", "trust", "architecture"]
 
 default_role = "literal"  # in docstrings a name between single backticks is code
 autodoc_typehints = "none"  # the signature has them already

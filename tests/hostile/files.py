@@ -1,0 +1,255 @@
+"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, matrices."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from tests.hostile.campaign import Format
+from tests.hostile.mutators import Rng, pick, spoil_array, spoil_bytes, spoil_header, spoil_json, spoil_json_text
+from unmissed.data import Dataset, load, make_corpus
+from unmissed.data.npz import read_matrix
+from unmissed.data.statistics import describe_labels
+from unmissed.matrices import check_X, check_Y
+from unmissed.metrics import evaluate
+from unmissed.models import DiSMEC
+from unmissed.propensity import FromTable, drop_labels
+from unmissed.ranking import Ranking
+from unmissed.studies.idx import read_idx
+
+FORMS = ("csr", "csc", "bsr", "coo", "dia")
+MEMBERS = {"bsr": ("indices", "indptr"), "coo": ("row", "col"), "dia": ("offsets",)}
+
+
+def fitted() -> tuple[Dataset, Dataset, DiSMEC]:
+    """A small corpus, more than 256 rows to rank, and a model of it: all kernels compiled."""
+    corpus = make_corpus(60, 300, 9, 40, words_per_row=6, rng=0)
+    model = DiSMEC(n_jobs=1, block_size=4).fit(corpus.train.X, corpus.train.Y)
+    evaluate(model.rank(corpus.test.X, 3), corpus.test.Y, np.ones(9), k=(1, 3))
+    return corpus.train, corpus.test, model
+
+
+def use_matrices(seeds: Any, X: Any, Y: Any) -> None:
+    """Let matrices go where the program would take them."""
+    _, test, model = seeds["fitted"]
+    features = check_X(X)
+    if features.shape[1] == model.n_features_in_ and features.shape[0] <= 5000:
+        model.rank(features, 3)
+    labels = check_Y(Y)
+    describe_labels(labels)
+    drop_labels(labels, 0.5, np.random.default_rng(0))
+    if labels.shape == test.Y.shape:
+        evaluate(model.rank(test.X, 3), labels, k=(1, 3))
+
+
+def npy(array: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def zipped(members: dict[str, bytes], method: int) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return stream.getvalue()
+
+
+def spoil_npz(rng: Rng, arrays: dict[str, Any]) -> bytes:
+    """Spoil a `.npz`: its bytes, one array in it, or the head of one, with the zip's own checksums right again."""
+    held = dict(arrays)
+    method = pick(rng, (zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    way = rng.random()
+    name = pick(rng, list(held))
+    if way < 0.5:
+        for _ in range(1 + int(rng.integers(2))):
+            name = pick(rng, list(held))
+            held[name] = spoil_array(rng, held[name])
+        return zipped({name: npy(array) for name, array in held.items()}, method)
+    raw = {name: npy(array) for name, array in held.items()}
+    if way < 0.6:
+        raw[name] = spoil_header(rng, raw[name])
+    elif way < 0.7:
+        raw[name] = spoil_bytes(rng, raw[name])
+    elif way < 0.74:
+        del raw[name]
+    else:
+        return spoil_bytes(rng, zipped(raw, method))
+    return zipped(raw, method)
+
+
+def parts_of(matrix: Any) -> dict[str, Any]:
+    held = {"format": np.array(matrix.format.encode()), "shape": np.array(matrix.shape), "data": matrix.data}
+    names = MEMBERS.get(matrix.format, ("indices", "indptr"))
+    return held | {name: getattr(matrix, name) for name in names}
+
+
+def prepare_npz(place: Path) -> dict[str, Any]:
+    seeds: dict[str, Any] = {"fitted": fitted()}
+    _, test, _ = seeds["fitted"]
+    for form in FORMS:
+        seeds[form] = [parts_of(_as(test.X, form)), parts_of(_as(test.Y, form))]
+    return seeds
+
+
+def _as(matrix: Any, form: str) -> Any:
+    return sparse.csr_matrix(matrix).asformat(form)
+
+
+def spoil_pair(rng: Rng, seeds: Any, folder: Path) -> Path:
+    form, which = pick(rng, FORMS), int(rng.integers(2))
+    for place, (name, arrays) in enumerate(zip("XY", seeds[form], strict=True)):
+        whole = zipped({key: npy(array) for key, array in arrays.items()}, zipfile.ZIP_STORED)
+        (folder / f"{name}.npz").write_bytes(spoil_npz(rng, arrays) if place == which else whole)
+    return folder
+
+
+def use_pair(seeds: Any, folder: Path) -> None:
+    dataset = load(f"{folder}/X.npz,{folder}/Y.npz")
+    use_matrices(seeds, dataset.X, dataset.Y)
+    read_matrix(folder / "X.npz")
+
+
+def spoil_memory(rng: Rng, seeds: Any, folder: Path) -> list[Any]:
+    """Spoil matrices in memory: their attributes, as no constructor of scipy's would have made them."""
+    made = []
+    for matrix in (seeds["fitted"][1].X, seeds["fitted"][1].Y):
+        form = pick(rng, FORMS)
+        one = matrix.tobsr((1, 1)) if form == "bsr" else _as(matrix, form)
+        if pick(rng, (True, False)):
+            one = getattr(sparse, f"{form}_array")(one)
+        for _ in range(1 + int(rng.integers(2))):
+            name = pick(rng, ("data", *MEMBERS.get(form, ("indices", "indptr"))))
+            setattr(one, name, spoil_array(rng, getattr(one, name)))
+        if rng.random() < 0.2:
+            one._shape = tuple(int(size) for size in rng.integers(0, 400, 2))
+        made.append(one)
+    return made
+
+
+def use_memory(seeds: Any, made: list[Any]) -> None:
+    use_matrices(seeds, *made)
+
+
+def prepare_ranking(place: Path) -> dict[str, Any]:
+    _, test, model = fitted()
+    found = model.rank(test.X, 5)
+    return {"arrays": {"labels": found.labels, "scores": found.scores}, "Y": test.Y}
+
+
+def spoil_ranking(rng: Rng, seeds: Any, folder: Path) -> Path:
+    (folder / "ranking.npz").write_bytes(spoil_npz(rng, seeds["arrays"]))
+    return folder / "ranking.npz"
+
+
+def use_ranking(seeds: Any, path: Path) -> None:
+    evaluate(Ranking.load(path), seeds["Y"], np.full(seeds["Y"].shape[1], 2.0), k=(1, 3))
+
+
+def prepare_table(place: Path) -> dict[str, Any]:
+    values = np.random.default_rng(0).uniform(0.1, 1, 50)
+    return {"npy": npy(values), "values": values, "txt": "".join(f"{value!r}\n" for value in values).encode()}
+
+
+def spoil_table(rng: Rng, seeds: Any, folder: Path) -> Path:
+    path = folder / pick(rng, ("p.npy", "p.npy", "p.txt"))
+    if path.suffix == ".txt":
+        path.write_bytes(spoil_bytes(rng, seeds["txt"]))
+    elif rng.random() < 0.4:
+        path.write_bytes(npy(spoil_array(rng, seeds["values"])))
+    else:
+        path.write_bytes(pick(rng, (spoil_header, spoil_bytes))(rng, seeds["npy"]))
+    return path
+
+
+def use_table(seeds: Any, path: Path) -> None:
+    FromTable(path)
+
+
+def prepare_idx(place: Path) -> bytes:
+    return bytes([0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 3]) + np.random.default_rng(0).bytes(36)
+
+
+def spoil_idx(rng: Rng, seeds: Any, folder: Path) -> Path:
+    raw, packed = seeds, rng.random() < 0.4
+    path = folder / ("a.gz" if packed else "a")
+    if packed and rng.random() < 0.5:
+        path.write_bytes(spoil_bytes(rng, gzip.compress(raw)))
+    else:
+        raw = spoil_bytes(rng, raw)
+        path.write_bytes(gzip.compress(raw) if packed else raw)
+    return path
+
+
+def use_idx(seeds: Any, path: Path) -> None:
+    read_idx(path)
+
+
+def prepare_text(place: Path) -> bytes:
+    raw = b"6 40 9\n0,3 0:0.5 7:1e-3 39:2\n8 1:1 2:-1.25\n 5:3\n1,2,4 0:1 1:1 2:1 3:1\n\n7 12:0.3333\n"
+    place.mkdir()
+    for name, content in (("a.txt", raw), ("b.txt", raw.replace(b"0,3", b"3,0").replace(b"1e-3", b"1" * 40 + b"e-60"))):
+        (place / name).write_bytes(content)
+        load(place / name)  # compiled before the children are forked
+    return raw
+
+
+def spoil_text(rng: Rng, seeds: bytes, folder: Path) -> tuple[Path, bool]:
+    suffix = pick(rng, ("", "", ".gz", ".xz"))
+    header = bool(rng.random() < 0.7)
+    raw = seeds if header else seeds.partition(b"\n")[2]
+    spoilt = spoil_bytes(rng, spoil_bytes(rng, raw) if rng.random() < 0.5 else raw)
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    content = pack(spoilt)
+    if suffix and rng.random() < 0.6:
+        content = spoil_bytes(rng, pack(raw))
+    path = folder / f"a.txt{suffix}"
+    path.write_bytes(content)
+    return path, header
+
+
+def use_text(seeds: Any, made: tuple[Path, bool]) -> None:
+    path, header = made
+    dataset = load(path, header=header)
+    describe_labels(dataset.Y)
+    Dataset(dataset.X, dataset.Y)  # what was parsed must be canonical
+
+
+def prepare_lines(place: Path) -> list[dict[str, Any]]:
+    return [{"text": f"one two {word}", "labels": ["a", word]} for word in ("three", "four", "äöü", "six")]
+
+
+def spoil_lines(rng: Rng, seeds: Any, folder: Path) -> Path:
+    lines = [json.dumps(one) for one in seeds]
+    place = int(rng.integers(len(lines)))
+    if rng.random() < 0.5:
+        lines[place] = json.dumps(spoil_json(rng, seeds[place]))
+    else:
+        lines[place] = spoil_json_text(rng, lines[place])
+    path = folder / "a.jsonl"
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    return path
+
+
+def use_lines(seeds: Any, path: Path) -> None:
+    describe_labels(load(path).Y)
+
+
+FORMATS = (
+    Format("npz", prepare_npz, spoil_pair, use_pair),
+    Format("matrices", prepare_npz, spoil_memory, use_memory),
+    Format("ranking", prepare_ranking, spoil_ranking, use_ranking),
+    Format("table", prepare_table, spoil_table, use_table),
+    Format("idx", prepare_idx, spoil_idx, use_idx),
+    Format("text", prepare_text, spoil_text, use_text),
+    Format("lines", prepare_lines, spoil_lines, use_lines),
+)
