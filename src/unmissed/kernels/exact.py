@@ -7,7 +7,8 @@ bounded by the number of its terms times 2^-53 times the sum of their sizes.
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.lanes import LANES
+from unmissed.kernels.lanes import AHEAD, LANES
+from unmissed.kernels.prefetch import prefetch_weights
 from unmissed.losses.margin import squared_hinge_value
 
 _loss = kernel()(squared_hinge_value)
@@ -17,11 +18,13 @@ _loss = kernel()(squared_hinge_value)
 def lane_slack_exact(indptr, indices, values, W, bias, pos_indptr, pos_lanes, slack, loss, count):
     """Do what `lanes.lane_slack` does with scores in float64; only what is written to `slack` is rounded."""
     score = np.empty(LANES, np.float64)
+    flat = W.reshape(-1)
     for row in range(indptr.shape[0] - 1):
         for lane in range(LANES):
             score[lane] = bias[lane]
         at, end = indptr[row], indptr[row + 1]
         while at + 3 < end:
+            prefetch_weights(flat, indices, at + AHEAD, LANES)
             w0, w1, w2, w3 = W[indices[at]], W[indices[at + 1]], W[indices[at + 2]], W[indices[at + 3]]
             v0, v1 = np.float64(values[at]), np.float64(values[at + 1])
             v2, v3 = np.float64(values[at + 2]), np.float64(values[at + 3])

@@ -11,9 +11,11 @@ is z (w.x + b) - 1 + a h; the step a <- max(0, a - gradient / (|x|^2 + 1 + h)) s
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.prefetch import prefetch_weights
 from unmissed.losses.margin import squared_hinge_value
 
 LANES = 64
+AHEAD = 16  # weights are asked for so many non-zeros before they are used
 _SCATTER = 4  # up to this many lanes a row are updated one by one, more of them all at once
 
 _ONE = np.float32(1)
@@ -127,8 +129,10 @@ def _lane_scores(indices, values, begin, end, W, bias, score):
     """Set score = x.W + bias for one row, four non-zeros at a time."""
     for lane in range(LANES):
         score[lane] = bias[lane]
+    flat = W.reshape(-1)
     at = begin
     while at + 3 < end:
+        prefetch_weights(flat, indices, at + AHEAD, LANES)
         w0, w1, w2, w3 = W[indices[at]], W[indices[at + 1]], W[indices[at + 2]], W[indices[at + 3]]
         v0, v1, v2, v3 = values[at], values[at + 1], values[at + 2], values[at + 3]
         for lane in range(LANES):

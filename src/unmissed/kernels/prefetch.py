@@ -1,8 +1,9 @@
-"""A hint to the processor: fetch what will be read soon."""
+"""Hints to the processor: fetch what will be read soon."""
 
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -41,3 +42,12 @@ def prefetch_row(indptr, indices, values, row):
     for at in range(indptr[row], indptr[row + 1], _LINE):
         prefetch(indices, at)
         prefetch(values, at)
+
+
+@kernel()
+def prefetch_weights(flat, indices, at, lanes):
+    """Ask for the weights of the four features from place `at` on, where rows of `flat` hold `lanes` numbers."""
+    for place in range(at, min(at + 4, indices.shape[0])):
+        begin = np.int64(indices[place]) * lanes
+        for line in range(begin, begin + lanes, _LINE):
+            prefetch(flat, line)
