@@ -245,7 +245,8 @@ def _pack(shared: Shared) -> bytes:
         def reducer_override(self, obj: Any) -> Any:
             if sparse.issparse(obj):
                 raise InputError(
-                    "a cluster is sent paths, never rows: train from a store, such as `unmissed data convert` writes"
+                    "a cluster is sent paths, never rows: train from a store, such as `unmissed data convert` writes; "
+                    "a method whose tasks share more than the rows trains on one machine"
                 )
             return super().reducer_override(obj)
 
