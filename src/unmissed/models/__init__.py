@@ -11,6 +11,8 @@ _PUBLIC = {
     "FastXML": "fastxml",
     "LEML": "leml",
     "Model": "base",
+    "PDSparse": "pd_sparse",
+    "PPDSparse": "ppd_sparse",
     "PWDiSMEC": "dismec",
     "Parabel": "parabel",
     "PfastXML": "pfastxml",

@@ -18,6 +18,18 @@ def check_positive(name: str, value: Any) -> None:
         raise InputError(f"{name} must be a positive number; got {value!r}")
 
 
+def check_not_negative(name: str, value: Any) -> None:
+    """Refuse what is not a finite number of at least 0."""
+    if not _is_number(value) or not 0 <= value < np.inf:
+        raise InputError(f"{name} must be a number, at least 0; got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; got {value!r}")
+
+
 def check_tol(tol: Any) -> None:
     """Refuse a relative gap that weights of float32 cannot reach."""
     check_positive("tol", tol)

@@ -1,0 +1,215 @@
+"""PD-Sparse: one max-margin problem over all labels with sparse weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.execution import Piece, Pieces, Work
+from unmissed.models.base import Certificate
+from unmissed.models.linear import Linear, shard_piece
+from unmissed.models.one_vs_rest import check_block_size
+from unmissed.models.rows import Rows
+from unmissed.solvers.joint import Joint, JointHinge, Judge, Weights, label_blocks
+from unmissed.solvers.parameters import check_flag, check_prune, check_rounds
+from unmissed.solvers.shard import Shard
+
+_CERTIFICATE = "joint"
+_PATIENCE = 5  # epochs without better weights after which early stopping stops
+_KEPT = 10  # epochs between two states from which an interrupted training goes on
+
+
+@dataclass(frozen=True)
+class Best:
+    """The weights that a training ends with unless better ones come: the newest, or those best on held-out rows."""
+
+    share: float
+    epoch: int
+    weights: Weights
+    objective: float
+    gap: float
+
+
+class PDSparse(Linear):
+    """All labels as one max-margin problem with an l1 penalty (Yen, Huang, Zhong, Ravikumar and Dhillon, 2016).
+
+    It minimises sum_k (1/2 |w_k|^2 + l1 |w_k|_1) + C sum_i max(0, max over negatives n and positives p of row i of 1 +
+    s_n - s_p), s = W x_i, by coordinate ascent over rows and the negatives that violate their margins, to a relative
+    duality gap of `tol`. Rows without labels have no part in it. The problem cannot be cut into label blocks, so new
+    labels need a new training.
+
+    Parameters
+    ----------
+    l1 : the l1 penalty: the larger, the fewer weights
+    C : the weight of the loss against the penalties
+    tol : the relative duality gap at which training ends
+    max_epochs : passes over the rows after which it ends anyway, with a warning
+    early_stopping : hold a tenth of the rows out and keep the weights that are best on them, as the authors do; nothing
+        is certified then
+    prune : weights smaller than this become 0 after training
+    unit_rows : scale each row to length 1 first, in training and in prediction
+    fit_bias : give each label a constant that is penalised like a weight
+    block_size : labels per piece, the unit of file; it does not change the ranking
+    n_jobs : threads; all cores by default
+    random_state : seed of the order in which rows are visited
+    """
+
+    unit: ClassVar[str] = "epochs"
+
+    def __init__(
+        self,
+        *,
+        l1: float = 0.01,
+        C: float = 1.0,
+        tol: float = 1e-2,
+        max_epochs: int = 200,
+        early_stopping: bool = False,
+        prune: float = 0.0,
+        unit_rows: bool = True,
+        fit_bias: bool = True,
+        block_size: int = 256,
+        n_jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.l1 = l1
+        self.C = C
+        self.tol = tol
+        self.max_epochs = max_epochs
+        self.early_stopping = early_stopping
+        self.prune = prune
+        self.unit_rows = unit_rows
+        self.fit_bias = fit_bias
+        self.block_size = block_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _fit(self, rows: Rows, work: Work) -> None:
+        solver = JointHinge(self.l1, self.C, self.tol, self.fit_bias, self.random_state)
+        check_prune(self.prune)
+        check_rounds(self.max_epochs)
+        check_flag("early_stopping", self.early_stopping)
+        size = check_block_size(self.block_size)
+        if work.pieces.get(_CERTIFICATE) is not None:
+            return
+        work.plan(int(self.max_epochs))
+        X, Y, judge = rows.features, rows.Y, None
+        if self.early_stopping:
+            order = np.random.default_rng(int(self.random_state)).permutation(rows.n_samples)
+            held, kept = np.sort(order[: rows.n_samples // 10]), np.sort(order[rows.n_samples // 10 :])
+            judge = Judge(solver, X[held], Y[held])
+            X, Y = X[kept], Y[kept]
+        problem = Joint(solver, X, Y, self.n_jobs)
+        best, kept_epoch = self._go_on(problem, work)
+        while True:
+            weights = problem.weights()
+            search = problem.run_epoch(weights)
+            work.tell(1)
+            share = 0.0 if judge is None else judge.share_right(weights)
+            if judge is None or best is None or share > best.share:
+                best = Best(share, problem.epoch, weights, search.objective, search.gap)
+            last = problem.epoch + 1 >= self.max_epochs or problem.epoch - best.epoch >= _PATIENCE
+            if last or search.gap <= self.tol:
+                break
+            problem.advance(search)
+            if problem.epoch % _KEPT == 0:
+                problem.refresh()
+                work.pieces.put(_state(problem, best if judge else None))
+                if kept_epoch:
+                    work.pieces.drop(_state_key(kept_epoch))
+                kept_epoch = problem.epoch
+        work.tell(int(self.max_epochs) - problem.epoch - 1)
+        self._leave(best, problem.n_labels, size, work)
+        if kept_epoch:
+            work.pieces.drop(_state_key(kept_epoch))
+
+    def _go_on(self, problem: Joint, work: Work) -> tuple[Best | None, int]:
+        """Take up the newest state that was kept; return the best weights so far, if any, and its epoch, or 0."""
+        states = [key for key in work.pieces.listed() if key.startswith("state/")]
+        if not states:
+            return None, 0
+        piece = work.pieces.get(max(states))
+        assert piece is not None  # it is listed
+        arrays, facts = piece.arrays, piece.facts
+        problem.restore(int(facts["epoch"]), *(arrays[name] for name in ("starts", "labels", "alpha")))
+        for key in states:
+            if key != piece.key:
+                work.pieces.drop(key)
+        work.tell(problem.epoch)
+        best = None
+        if "best_weights" in arrays:
+            starts, labels, w = (np.array(arrays[f"best_{name}"]) for name in ("starts", "labels", "weights"))
+            weights = Weights(starts, labels, w, dual=0.0)  # the dual is in the gap already
+            best = Best(facts["share"], facts["best_epoch"], weights, facts["objective"], facts["gap"])
+        return best, problem.epoch
+
+    def _leave(self, best: Best, n_labels: int, size: int, work: Work) -> None:
+        """Keep the weights in shards of labels, then the certificate, which says that all is there."""
+        for first, block in label_blocks(best.weights, n_labels, size):
+            work.pieces.put(shard_piece(self._shard(first, block, best.gap, best.epoch + 1)))
+        facts = {"objective": best.objective, "gap": best.gap, "epochs": best.epoch + 1}
+        work.pieces.put(Piece(_CERTIFICATE, {}, facts))
+
+    def _shard(self, first: int, block: Any, gap: float, epochs: int) -> Shard:
+        """Make a shard of a block of features x labels, whose last row are the biases where there are any."""
+        sizes = abs(block).astype(np.float64)
+        penalty = np.asarray((0.5 * sizes.power(2) + self.l1 * sizes).sum(axis=0)).ravel()
+        n_labels = block.shape[1]
+        bias = np.zeros(n_labels, np.float32)
+        if self.fit_bias:
+            bias = block[-1].toarray().ravel().astype(np.float32)
+            block = block[:-1]
+        block = block.copy()
+        block.data[np.abs(block.data) < self.prune] = 0
+        block.eliminate_zeros()
+        counts = np.diff(block.indptr)
+        used = np.flatnonzero(counts)
+        return Shard(
+            first=first,
+            features=used.astype(np.int32),
+            starts=np.append(0, np.cumsum(counts[used])).astype(np.int64),
+            labels=block.indices.astype(np.uint16),
+            weights=block.data.astype(np.float32),
+            bias=np.where(np.abs(bias) < self.prune, np.float32(0), bias),
+            objective=penalty,
+            gap=np.full(n_labels, gap),
+            epochs=np.full(n_labels, epochs, np.int32),
+        )
+
+    def _open(self, pieces: Pieces) -> None:
+        super()._open(pieces)
+        piece = pieces.get(_CERTIFICATE)
+        if piece is None:
+            raise InputError(f"the piece {_CERTIFICATE} is missing; the run is damaged")
+        self.joint_ = {name: piece.facts[name] for name in ("objective", "gap", "epochs")}
+
+    def certificate(self) -> Certificate | None:  # type: ignore[override]
+        """Return the gap of the one problem, that of its solution before pruning; None where it stopped early."""
+        self._check_fitted()
+        if self.early_stopping:
+            return None
+        gap = np.array([self.joint_["gap"]])
+        columns = {"epochs": np.array([self.joint_["epochs"]])}
+        return Certificate(self.tol, gap, float(self.joint_["objective"]), unit="joint problem", columns=columns)
+
+
+def _state(problem: Joint, best: Best | None) -> Piece:
+    """Return what an interrupted training goes on from."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "starts": problem.active[0],
+        "labels": problem.active[1],
+        "alpha": problem.alpha,
+    }
+    facts: dict[str, Any] = {"epoch": problem.epoch}
+    if best is not None:
+        for name, values in zip(("starts", "labels", "weights"), best.weights.arrays, strict=True):
+            arrays[f"best_{name}"] = values
+        facts |= {"share": best.share, "best_epoch": best.epoch, "objective": best.objective, "gap": best.gap}
+    return Piece(_state_key(problem.epoch), arrays, facts)
+
+
+def _state_key(epoch: int) -> str:
+    return f"state/{epoch:06d}"

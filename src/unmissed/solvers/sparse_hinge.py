@@ -1,0 +1,87 @@
+"""PPD-Sparse's problem for a block of labels: hinge loss, squared length and l1 penalty, each label certified.
+
+For every label: min 1/2 |w|^2 + l1 |w|_1 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b)) over (w, b).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.kernels.hinge_label import solve_hinge_label
+from unmissed.solvers.design import Rows
+from unmissed.solvers.label_by_label import LabelByLabel, Solved
+from unmissed.solvers.parameters import (
+    check_flag,
+    check_not_negative,
+    check_prune,
+    check_rounds,
+    check_seed,
+    check_tol,
+)
+
+
+@dataclass(frozen=True)
+class SparseHinge:
+    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` certified rounds per label.
+
+    With `fit_bias` a constant feature 1 has a weight b that l1 leaves alone. Weights smaller than `prune` become 0
+    after training.
+    """
+
+    l1: float = 0.1
+    tol: float = 1e-3
+    prune: float = 0.01
+    fit_bias: bool = True
+    max_rounds: int = 100
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        check_not_negative("l1", self.l1)
+        check_tol(self.tol)
+        check_prune(self.prune)
+        check_flag("fit_bias", self.fit_bias)
+        check_rounds(self.max_rounds)
+        check_seed(self.random_state)
+
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSparseHinge:
+        """Lay out X (CSR, float32, canonical), or some of its rows (rising), for all blocks of labels."""
+        return PreparedSparseHinge(self, X, rows)
+
+
+class PreparedSparseHinge(LabelByLabel):
+    """A solver and rows of X; threads may share it."""
+
+    def __init__(self, solver: SparseHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
+        super().__init__(X, rows, fit_bias=solver.fit_bias, prune=solver.prune, seed=int(solver.random_state))
+        self.solver = solver
+        squares = np.maximum(self.design.norms.astype(np.float64) - float(self.design.use_bias), 0)
+        self._lengths = np.sqrt(squares) * (1 + 1e-6) + 1e-6  # norms are float32: not below the true length
+
+    def make_buffers(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the scratch arrays that `solve_hinge_label` describes."""
+        n, m = self.design.n_features, self.design.n_samples
+        lists = np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n, np.int32), np.empty(n, np.int32)
+        flags = np.full(n, -1, np.int32), np.zeros(n, np.bool_), np.empty(n, np.float32)
+        return *lists, *flags, np.empty(m), np.empty(m), np.zeros(m, np.int8)
+
+    def solve_label(self, positives: Rows, costs: tuple[float, float], seed: int, buffers: Any) -> Solved:
+        """Solve one label."""
+        solver, design = self.solver, self.design
+        found = solve_hinge_label(
+            design.rows,
+            self._lengths,
+            design.use_bias,
+            self.columns.arrays,
+            positives,
+            *costs,
+            float(solver.l1),
+            float(solver.tol),
+            int(solver.max_rounds),
+            seed,
+            buffers,
+        )
+        return found[:6]  # type: ignore[no-any-return]

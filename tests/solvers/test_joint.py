@@ -1,0 +1,197 @@
+"""PD-Sparse's joint solver reaches the optimum of a slow twin and gives the same bits at any number of threads."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.solvers.problems import make_problem
+from unmissed.errors import InputError
+from unmissed.execution import InMemory, Work
+from unmissed.kernels.joint import project_row
+from unmissed.models import PDSparse
+from unmissed.solvers.joint import Joint, JointHinge, Table
+
+
+def naive_objective(X, Y, W, l1, C):
+    """The objective of dense weights (features x labels), row by row."""
+    total = float(np.sum(0.5 * W**2 + l1 * np.abs(W)))
+    for row, marks in zip(X @ W, Y > 0, strict=True):
+        if marks.any() and not marks.all():
+            total += C * max(0.0, 1 + row[~marks].max() - row[marks].min())
+    return total
+
+
+def naive_project(u, n_positives, bend, C):
+    """The best a by trying many sums t: each kind is projected on the simplex of that size."""
+
+    def simplex(part, t):
+        low, high = part.min() - t - 1, part.max()
+        for _ in range(50):
+            middle = (low + high) / 2
+            if np.maximum(part - middle, 0).sum() > t:
+                low = middle
+            else:
+                high = middle
+        return np.maximum(part - high, 0)
+
+    best, value = np.zeros_like(u), 0.5 * bend * np.sum(u**2)
+    for t in np.linspace(0, C, 201)[1:]:
+        a = np.concatenate([simplex(u[:n_positives], t), simplex(u[n_positives:], t)])
+        now = 0.5 * bend * np.sum((a - u) ** 2) - t
+        if now < value:
+            best, value = a, now
+    return best
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_are_projected_where_a_slow_search_puts_them(seed):
+    rng = np.random.default_rng(seed)
+    n_positives, n_negatives = rng.integers(1, 4, 2)
+    u = rng.normal(size=n_positives + n_negatives) * rng.choice([0.3, 3.0])
+    bend, C = rng.uniform(0.5, 2), rng.choice([0.3, 1.0, 5.0])
+    expected = naive_project(u.copy(), n_positives, bend, C)
+    total = project_row(u, n_positives, bend, C)
+    assert u == pytest.approx(expected, abs=0.01 * C)
+    assert u[:n_positives].sum() == pytest.approx(total, abs=1e-9)
+    assert u[n_positives:].sum() == pytest.approx(total, abs=1e-9), "both kinds have the same sum"
+    assert 0 <= total <= C
+
+
+def dense_optimum(X, Y, l1, C):
+    """The least objective, by smoothed maxima that sharpen: proximal gradient in dense float64."""
+    marks = Y > 0
+    kept = marks.any(axis=1) & ~marks.all(axis=1)
+    X, marks = X[kept], marks[kept]
+    W = np.zeros((X.shape[1], marks.shape[1]))
+    best = np.inf
+    for heat in np.geomspace(1, 1e-4, 13):
+        step = 1 / (1 + 2 * C * np.linalg.norm(X, 2) ** 2 / heat)
+        ahead, momentum = W.copy(), 1.0
+        for _ in range(4000):
+            scores = X @ ahead
+            gain = np.where(marks, -scores, scores) / heat
+            weight = np.zeros_like(scores)
+            tops = []
+            for kind in (~marks, marks):
+                part = np.where(kind, gain, -np.inf)
+                top = part.max(axis=1, keepdims=True)
+                soft = np.exp(part - top)
+                tops.append(top[:, 0] + np.log(soft.sum(axis=1)))
+                weight += np.where(kind, soft / soft.sum(axis=1, keepdims=True), 0)
+            share = 1 / (1 + np.exp(-np.clip(tops[0] + tops[1] + 1 / heat, -500, 500)))
+            slope = ahead + C * X.T @ (np.where(marks, -1, 1) * weight * share[:, None])
+            moved = ahead - step * slope
+            moved = np.sign(moved) * np.maximum(np.abs(moved) - step * l1, 0)
+            grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+            ahead, W, momentum = moved + (momentum - 1) / grown * (moved - W), moved, grown
+        best = min(best, naive_objective(X, marks, W, l1, C))
+    return best
+
+
+def solve_joint(solver, X, Y, epochs):
+    problem = Joint(solver, X, Y, 1)
+    for _ in range(epochs):
+        weights = problem.weights()
+        search = problem.run_epoch(weights)
+        if search.gap <= solver.tol:
+            break
+        problem.advance(search)
+    W = sp.csr_matrix((weights.weights, weights.labels, weights.starts), shape=(problem.n_features, Y.shape[1]))
+    return W.toarray().astype(float), search, weights.dual
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.1])
+def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(l1):
+    X, Y = make_problem(1, n_samples=25, n_features=6, n_labels=4)
+    W, search, dual = solve_joint(JointHinge(l1=l1, C=0.7, tol=1e-5, fit_bias=False), X, Y, 5000)
+    reached = naive_objective(X.toarray().astype(float), Y.toarray(), W, l1, 0.7)
+    best = dense_optimum(X.toarray().astype(float), Y.toarray(), l1, 0.7)
+    assert search.objective == pytest.approx(reached, rel=1e-6), "the objective is that of the weights"
+    assert search.gap <= 1e-5
+    assert dual <= best, "the dual bounds everything from below"
+    assert reached <= best * (1 + 1e-4), "within 0.01 % of the twin"
+
+
+def test_a_table_that_grows_keeps_what_it_holds():
+    X, Y = make_problem(3, n_samples=100, n_features=40, n_labels=12)
+    small, large = Joint(JointHinge(), X, Y, 1), Joint(JointHinge(), X, Y, 1)
+    small.table = Table(9)  # too small for the first epoch
+    for problem in (small, large):
+        for _ in range(3):
+            problem.advance(problem.run_epoch(problem.weights()))
+    assert small.table.bits > 9
+    assert np.array_equal(small.alpha, large.alpha)
+    assert small.weights().dual == pytest.approx(large.weights().dual, rel=1e-12)
+
+
+def test_refreshing_changes_nothing_but_rounding():
+    X, Y = make_problem(4, n_samples=80, n_features=20, n_labels=6)
+    problem = Joint(JointHinge(), X, Y, 1)
+    for _ in range(5):
+        problem.advance(problem.run_epoch(problem.weights()))
+    before = problem.weights()
+    problem.refresh()
+    assert problem.weights().dual == pytest.approx(before.dual, rel=1e-10)
+
+
+def test_threads_change_no_bit_and_a_killed_training_goes_on_to_the_same_bytes():
+    X, Y = make_problem(5, n_samples=90, n_features=20, n_labels=7)
+    settings = {"tol": 1e-6, "max_epochs": 37, "block_size": 3}
+    with pytest.warns(UserWarning, match="joint problem"):
+        straight = PDSparse(n_jobs=1, **settings).fit(X, Y)
+    with pytest.warns(UserWarning, match="joint problem"):
+        threaded = PDSparse(n_jobs=2, **settings).fit(X, Y)
+
+    class Dying(InMemory):
+        dies = True
+
+        def put(self, piece):
+            super().put(piece)
+            if self.dies and piece.key == "state/000020":
+                raise KeyboardInterrupt
+
+    pieces = Dying()
+    with pytest.raises(KeyboardInterrupt):
+        PDSparse(**settings).fit(X, Y, work=Work(pieces=pieces))
+    assert [key for key in pieces.listed() if key.startswith("state/")] == ["state/000010", "state/000020"]
+    pieces.dies = False
+    with pytest.warns(UserWarning, match="joint problem"):
+        resumed = PDSparse(**settings).fit(X, Y, work=Work(pieces=pieces))
+    assert not [key for key in pieces.listed() if key.startswith("state/")], "finished, it keeps no state"
+    for other in (threaded, resumed):
+        assert other.certificate().gap == straight.certificate().gap
+        for one, two in zip(straight.shards_, other.shards_, strict=True):
+            for name, values in one.arrays.items():
+                assert np.array_equal(values, getattr(two, name)), name
+
+
+@pytest.mark.parametrize(("parameter", "value"), [("l1", -1.0), ("C", 0), ("tol", 0), ("fit_bias", "free")])
+def test_parameters_that_make_no_sense_are_refused_by_name(parameter, value):
+    with pytest.raises(InputError, match=f"{parameter} must be"):
+        JointHinge(**{parameter: value})
+
+
+def test_early_stopping_keeps_the_weights_best_on_held_out_rows_and_goes_on_after_a_kill():
+    X, Y = make_problem(6, n_samples=200, n_features=25, n_labels=8)
+    settings = {"early_stopping": True, "tol": 1e-6, "max_epochs": 60}
+    straight = PDSparse(**settings).fit(X, Y)
+    assert straight.certificate() is None
+    assert straight.joint_["epochs"] < 60
+
+    class Dying(InMemory):
+        def put(self, piece):
+            super().put(piece)
+            if piece.key.startswith("state/"):
+                raise KeyboardInterrupt
+
+    pieces = Dying()
+    for _ in range(10):  # every state that is kept ends a training
+        try:
+            resumed = PDSparse(**settings).fit(X, Y, work=Work(pieces=pieces))
+            break
+        except KeyboardInterrupt:
+            continue
+    for one, two in zip(straight.shards_, resumed.shards_, strict=True):
+        for name, values in one.arrays.items():
+            assert np.array_equal(values, getattr(two, name)), name
