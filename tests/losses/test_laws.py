@@ -9,6 +9,8 @@ from unmissed.errors import InputError
 from unmissed.losses import (
     NAMED,
     Curve,
+    Facts,
+    Half,
     Loss,
     convex_bound,
     cross_entropy,
@@ -148,6 +150,8 @@ def test_a_part_of_a_convex_half_is_convex_and_a_sum_with_a_concave_one_is_not_k
     assert (-0.5 * plain).convex is None
     assert (0.5 * plain + 0.5 * zero_one().positive).convex is None
     assert (np.array([0.5, 0.0]) * plain).convex is True
+    falling = Half.of(Curve(lambda s: -s, facts=Facts(convex=True, bounded_below=False)))
+    assert ((plain + falling).convex, (plain + falling).bounded_below) == (True, None)
 
 
 def test_the_unbiased_hinge_breaks_convexity_exactly_at_minus_one():

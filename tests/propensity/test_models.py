@@ -79,6 +79,8 @@ def test_parameters_out_of_range_are_refused(a, b):
 def test_a_propensity_that_underflows_to_zero_is_refused():
     with pytest.raises(InputError, match="propensity of 0"):
         Jain(1000.0, 1e-3).fit([0], 100)
+    with pytest.raises(InputError, match="propensity of 0"):
+        Jain(1000.0, 1e-3).fit([0, 100], 100)  # the other label's is 1
 
 
 @pytest.mark.parametrize("counts", [[-1], [11], [float("nan")]])
@@ -106,6 +108,7 @@ def test_a_table_comes_from_values_from_text_and_from_npy(tmp_path):
     for model in models:
         assert model.fit([1, 2, 3], 10).tolist() == values
     assert len(set(models)) == 1
+    assert [model.source for model in models] == ["", str(tmp_path / "p.txt"), str(tmp_path / "p.npy")]
     assert FromTable([0.5]) != FromTable([0.25])
 
 
@@ -113,6 +116,8 @@ def test_a_table_cannot_be_changed_through_what_fit_returns():
     model = FromTable([0.5])
     model.fit([1], 3)[0] = 1.0
     assert model.fit([1], 3).tolist() == [0.5]
+    with pytest.raises(ValueError, match="read-only"):
+        model.values[0] = 1.0
 
 
 def test_a_table_of_another_length_is_refused():
