@@ -150,6 +150,7 @@ def test_a_part_of_a_convex_half_is_convex_and_a_sum_with_a_concave_one_is_not_k
     assert (-0.5 * plain).convex is None
     assert (0.5 * plain + 0.5 * zero_one().positive).convex is None
     assert (np.array([0.5, 0.0]) * plain).convex is True
+    assert Loss.of_functions(Curve(np.abs, facts=Facts(True, True)), np.abs).convex is None  # of one half nobody said
     falling = Half.of(Curve(lambda s: -s, facts=Facts(convex=True, bounded_below=False)))
     assert ((plain + falling).convex, (plain + falling).bounded_below) == (True, None)
 

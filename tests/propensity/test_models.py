@@ -195,6 +195,11 @@ def test_a_description_survives_json(model):
     assert from_description(json.loads(json.dumps(describe(model)))) == model
 
 
+def test_a_model_that_nobody_knows_cannot_be_described():
+    with pytest.raises(InputError, match="int is not a propensity model that can be described"):
+        describe(3)
+
+
 @pytest.mark.parametrize("description", [{}, {"model": "jane"}, {"model": "jain", "c": 1}])
 def test_a_description_of_nothing_known_is_refused(description):
     with pytest.raises(InputError, match="propensity model"):
