@@ -92,7 +92,8 @@ def run_rival(name: str, python: str, X: Any, Y: Any, X_test: Any, threads: int 
         for file, matrix in (("X", X), ("Y", Y), ("X_test", X_test)):
             sp.save_npz(f"{folder}/{file}.npz", sp.csr_matrix(matrix), compressed=False)
         script = _COMMON + _SCRIPTS[name]
-        subprocess.run([python, "-c", script, folder, str(threads)], check=True, stdout=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([python, "-c", script, folder, str(threads)], check=True, **quiet)
         out = json.loads(Path(folder, "out.json").read_text())
     top = np.full((len(out["top"]), 5), -1)
     for row, labels in enumerate(out["top"]):

@@ -65,7 +65,8 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
     """Bring the beam of every row from the root down to leaves.
 
     `nodes` and `scores` (n_rows, beam) get each row's leaves, best first, and their log probabilities; places without a
-    leaf are -1. `table` (n_features) holds zeros before and after; `tile` is scratch, as large as `tile_size` says.
+    leaf are -1. `table` (n_features) holds zeros before and after; `tile` is scratch for a line of
+    zeros and one per feature of any node.
     """
     nodes[:] = -1
     scores[:] = -np.inf
@@ -195,16 +196,6 @@ def _widest(tree):
     most = 0
     for node in range(tree.children.shape[0]):
         most = max(most, tree.column_starts[node + 1] - tree.column_starts[node])
-    return most
-
-
-@kernel()
-def tile_size(tree):
-    """Return how many numbers the largest tile of a node has: a line of zeros, and one per feature."""
-    most = 0
-    for node in range(tree.children.shape[0]):
-        n_features = tree.feature_starts[node + 1] - tree.feature_starts[node]
-        most = max(most, (n_features + 1) * (tree.column_starts[node + 1] - tree.column_starts[node]))
     return most
 
 

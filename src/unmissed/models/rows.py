@@ -104,10 +104,10 @@ def _made(cls: type[Rows], values: dict[str, Any]) -> Rows:
 
 def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     """Return X with each row scaled to length 1; empty rows stay empty."""
-    squares = sp.csr_matrix((X.data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
-    lengths = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    lengths = np.sqrt(np.bincount(rows, X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
     factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    data = (X.data * np.repeat(factors, np.diff(X.indptr))).astype(np.float32)
+    data = (X.data * factors[rows]).astype(np.float32)
     return sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.kernels.beam import add_trees, descend, score_leaves, tile_size
+from unmissed.kernels.beam import add_trees, descend, score_leaves
 from unmissed.models.label_clusters import csr_arrays
 from unmissed.models.tree_file import Tree
 from unmissed.ranking import Ranking
@@ -33,8 +33,8 @@ def search(X: sp.csr_matrix, trees: Sequence[Tree], beam: int, k: int, n_labels:
         table = clean_scratch("features of a node", X.shape[1], np.int32)
         begins, sizes = scratch("begins of leaves", places, np.int32), scratch("sizes of leaves", places, np.int32)
         found = scratch("scores of leaves", (*places, widest))
+        tile = scratch("tile of a node", (max(tree.tile for tree in trees),))
         for at, tree in enumerate(trees):
-            tile = scratch("tile of a node", (tile_size(tree.search),))
             nodes, reached = np.empty(places[1:], np.int32), np.empty(places[1:], np.float32)
             descend(tree.search, *rows, nodes, reached, table, tile)
             score_leaves(tree.search, *rows, nodes, reached, table, tile, begins[at], sizes[at], found[at])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,16 @@ class Tree:
     saved: Mapping[str, Array]
     search: TreeArrays
 
-    @property
+    @cached_property
     def widest(self) -> int:
         """The most labels of a leaf."""
         return int((self.clusters.ends - self.clusters.begins)[self.clusters.children < 0].max(initial=1))
+
+    @cached_property
+    def tile(self) -> int:
+        """How many numbers the largest node has when it is laid out densely: a line of zeros and one per feature."""
+        lines = self.saved["n_features"].astype(np.int64) + 1
+        return int((lines * self.clusters.n_columns).max())
 
     @classmethod
     def open(cls, piece: Piece, n_features: int, n_labels: int) -> Tree:
