@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "leml-unbiased": {"penalty": 5.0},
         "sleec": {"votes": 50},
     },
-    "debtags": {"leml": {}, "leml-unbiased": {}, "sleec": {"penalty": 4.0}},
+    "debtags": {"leml": {"penalty": 10.0}, "leml-unbiased": {}, "sleec": {"penalty": 4.0}},
     "eurlex57k": {"leml": {}, "leml-unbiased": {}, "sleec": {"penalty": 0.3, "neighbours": 50, "votes": 15}},
     "tibkat": {"leml": {}, "leml-unbiased": {}, "sleec": {"penalty": 0.3, "neighbours": 50, "votes": 15}},
 }
