@@ -59,7 +59,7 @@ def test_the_same_command_twice_is_no_error(texts, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["fasttext"], "unknown method 'fasttext'; known: dismec, pw-dismec, popularity"),
+        (["fasttext"], "unknown method 'fasttext'; known: dismec, pw-dismec, "),
         (["pw-dismec", "--weighting", "heavy"], "--weighting is one of none, surrogate, tail"),
         (["pw-dismec", "--propensity", "guess"], "unknown propensity 'guess'"),
     ],
