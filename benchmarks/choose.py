@@ -24,6 +24,7 @@ from unmissed.propensity import Jain
 
 GRIDS: dict[str, dict[str, list[Any]]] = {
     "pd-sparse": {"l1": [0.003, 0.01, 0.03, 0.1]},
+    "proxml": {"l1": [0.03, 0.1, 0.3, 1.0]},
     "ppd-sparse": {"l1": [0.003, 0.01, 0.03, 0.1]},
     "leml": {"penalty": [0.3, 1.0, 2.0, 3.0, 5.0]},
     "sleec": {"penalty": [0.3, 1.0, 3.0], "votes": [15, 25, 50]},

@@ -18,6 +18,7 @@ _PUBLIC = {
     "PfastXML": "pfastxml",
     "PfastreXML": "pfastrexml",
     "Popularity": "popularity",
+    "ProXML": "proxml",
     "Rows": "rows",
     "SLEEC": "sleec",
     "UncertifiedWarning": "base",

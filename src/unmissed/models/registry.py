@@ -37,6 +37,7 @@ METHODS: dict[str, Method] = {
     "fastxml": Method("unmissed.models.fastxml:FastXML", "trees over rows, split by nDCG"),
     "pfastxml": Method("unmissed.models.pfastxml:PfastXML", "the same with propensity-scored gains"),
     "pfastrexml": Method("unmissed.models.pfastrexml:PfastreXML", "the same, reranked by tail classifiers"),
+    "proxml": Method("unmissed.models.proxml:ProXML", "one l1-penalised squared-hinge classifier per label"),
     "ppd-sparse": Method("unmissed.models.ppd_sparse:PPDSparse", "one sparse hinge-loss classifier per label"),
     "pd-sparse": Method("unmissed.models.pd_sparse:PDSparse", "one sparse max-margin problem over all labels"),
     "popularity": Method("unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row"),

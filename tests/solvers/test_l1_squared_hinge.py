@@ -1,0 +1,147 @@
+"""The solver of ProXML reaches the optimum of a slow twin and of LIBLINEAR and says truthfully how near it is."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.solvers.problems import dense_weights, make_problem, solve
+from unmissed.errors import InputError
+from unmissed.models import ProXML
+from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
+
+
+def extended(X, fit_bias):
+    """Dense float64 rows with the constant feature last, 0 where there is no bias."""
+    rows = X.toarray().astype(float)
+    return np.column_stack([rows, np.full(len(rows), 1.0 if fit_bias else 0.0)])
+
+
+def naive_objective(X, y, t, l1, positive, negative):
+    """The objective of the weights t, bias last, row by row."""
+    total = sum(l1 * abs(v) for v in t)
+    for row, label in zip(extended(X, True), y, strict=True):
+        cost = positive if label else negative
+        total += cost * max(0.0, 1.0 - (1.0 if label else -1.0) * float(row @ t)) ** 2
+    return total
+
+
+def primal_optimum(X, y, l1, positive, negative, fit_bias):
+    """The least objective of ProXML's problem: proximal gradient with momentum in dense float64."""
+    z = np.where(y, 1.0, -1.0)
+    rows = z[:, None] * extended(X, fit_bias)
+    cost = np.where(y, positive, negative)
+    step = 0.5 / max(np.linalg.norm(np.sqrt(cost)[:, None] * rows, 2) ** 2, 1e-12)
+    t = ahead = np.zeros(rows.shape[1])
+    momentum, best = 1.0, np.inf
+    for _ in range(30_000):
+        moved = ahead + 2 * step * (cost * np.maximum(0, 1 - rows @ ahead)) @ rows
+        moved = np.sign(moved) * np.maximum(np.abs(moved) - step * l1, 0)
+        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = moved + (momentum - 1) / grown * (moved - t)
+        t, momentum = moved, grown
+        best = min(best, l1 * np.abs(t).sum() + cost @ np.maximum(0, 1 - rows @ t) ** 2)
+    return best
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("fit_bias", [True, False])
+@pytest.mark.parametrize("l1", [0.05, 0.5])
+def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(fit_bias, l1):
+    X, Y = make_problem(0, n_samples=60, n_features=12, n_labels=3)
+    positive, negative = [1.0, 3.5, 0.4], [1.0, 1.0, 0.7]
+    solver = L1SquaredHinge(l1=l1, tol=1e-5, prune=0.0, fit_bias=fit_bias)
+    shard = solve(solver, X, Y, positive, negative)
+    W = dense_weights(shard, X.shape[1])
+    for label in range(3):
+        y = Y[:, [label]].toarray().ravel() > 0
+        t = np.append(W[label], shard.bias[label]).astype(float)
+        assert fit_bias or t[-1] == 0
+        reached = naive_objective(X, y, t, l1, positive[label], negative[label])
+        best = primal_optimum(X, y, l1, positive[label], negative[label], fit_bias)
+        assert shard.objective[label] == pytest.approx(reached, rel=1e-9), "the objective is that of the weights"
+        assert reached == pytest.approx(best, rel=1e-4), "within 0.01 % of the twin"
+        assert reached - best <= shard.gap[label] * reached + 1e-7 * reached, "the gap bounds the excess"
+        assert shard.gap[label] <= 1e-5
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_samples=st.integers(1, 80),
+    cost=st.floats(0.05, 30),
+    l1=st.floats(0.01, 3),
+)
+def test_every_label_of_any_problem_is_certified(seed, n_samples, cost, l1):
+    X, Y = make_problem(seed, n_samples=n_samples, n_features=9, n_labels=4)
+    shard = solve(L1SquaredHinge(l1=l1, tol=1e-3), X, Y, positive=np.full(4, cost))
+    assert (shard.gap <= 1e-3).all()
+    assert np.isfinite(shard.objective).all()
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0])
+def test_labels_on_no_row_and_on_every_row_are_solved(fill):
+    X, _ = make_problem(8)
+    Y = np.full((X.shape[0], 1), fill, np.float32)
+    shard = solve(L1SquaredHinge(tol=1e-4, prune=0.0), X, Y)
+    assert shard.gap[0] <= 1e-4
+    scores = X @ dense_weights(shard, X.shape[1])[0] + shard.bias[0]
+    assert (np.sign(scores) == (1 if fill else -1)).all()
+
+
+def test_bits_do_not_depend_on_the_labels_beside_nor_on_threads():
+    X, Y = make_problem(7, n_labels=20)
+    straight, other = (ProXML(block_size=size, n_jobs=jobs).fit(X, Y) for size, jobs in ((20, 1), (3, 2)))
+    for field in ("bias", "objective", "gap", "epochs"):
+        one, two = (np.concatenate([getattr(shard, field) for shard in fit.shards_]) for fit in (straight, other))
+        assert np.array_equal(one, two), field
+    one, two = (np.vstack([dense_weights(shard, X.shape[1]) for shard in fit.shards_]) for fit in (straight, other))
+    assert np.array_equal(one, two)
+
+
+def test_an_integer_cost_equals_that_many_duplicated_rows():
+    X, Y = make_problem(5, n_labels=1)
+    y = Y.toarray().ravel() > 0
+    thrice = np.concatenate([np.arange(len(y)), np.flatnonzero(y), np.flatnonzero(y)])
+    solver = L1SquaredHinge(tol=1e-6, prune=0.0)
+    weighted, repeated = solve(solver, X, Y, positive=[3.0]), solve(solver, X[thrice], Y[thrice])
+    assert weighted.objective == pytest.approx(repeated.objective, rel=3e-6)
+
+
+def test_a_larger_penalty_leaves_fewer_weights_and_a_huge_one_none():
+    X, Y = make_problem(4)
+    sizes = [solve(L1SquaredHinge(l1=l1, prune=0.0), X, Y).weights.size for l1 in (0.01, 0.5, 1e4)]
+    assert sizes[0] > sizes[1] > sizes[2] == 0
+
+
+def test_proxml_is_liblinear_s_5():
+    liblinear = pytest.importorskip("benchmarks.rivals.linear_svm")
+    pytest.importorskip("liblinear")
+    X, Y = make_problem(2)
+    shard = solve(L1SquaredHinge(l1=0.2, tol=1e-6), X, Y)
+    Y = sp.csc_matrix(Y)
+    positives = [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in range(Y.shape[1])]
+    _, W = liblinear.liblinear("-s 5 -B 1 -c 5 -e 1e-6", X, positives)
+    for label, t in enumerate(W):
+        y = Y[:, [label]].toarray().ravel() > 0
+        theirs = naive_objective(X, y, t, 0.2, 1.0, 1.0)
+        assert shard.objective[label] <= theirs * (1 + 2e-6)
+        assert shard.objective[label] == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"), [("l1", -1.0), ("l1", np.nan), ("tol", 0), ("fit_bias", "free"), ("max_rounds", 0)]
+)
+def test_parameters_that_make_no_sense_are_refused_by_name(parameter, value):
+    with pytest.raises(InputError, match=f"{parameter} must be"):
+        L1SquaredHinge(**{parameter: value})
+
+
+def test_the_weighting_of_proxml_reaches_the_positives():
+    X, Y = make_problem(9, n_labels=2)
+    plain, weighted = ProXML(unit_rows=False).fit(X, Y), ProXML(weighting="surrogate", unit_rows=False).fit(X, Y)
+    rows = [np.flatnonzero(Y[:, [label]].toarray().ravel()) for label in range(2)]
+    for label in range(2):
+        before, after = (model.decision_function(X[rows[label]], [label]).mean() for model in (plain, weighted))
+        assert after > before, "positives that cost more are scored higher"
