@@ -35,14 +35,12 @@ def separate(starts, rows, values, side, cost, seed, max_steps, tol, w, score):
     loss = differentiate(side, cost, score, pull, bend)
     n_active, first, inner_tol = n_columns, 0.0, 1.0
     margin = np.inf  # how far below the penalty a slope must be for its feature to be left out
-    for taken in range(max_steps + 1):
+    for taken in range(max_steps):
         violation, worst, n_active, n_working = look(
             starts, rows, values, pull, bend, w, margin, n_active, active, working, slopes, curves
         )
         if taken == 0:
             first = violation
-        if taken == max_steps:
-            return taken
         if violation <= tol * first:
             if n_active == n_columns or first == 0:
                 return taken

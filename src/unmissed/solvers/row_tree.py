@@ -151,7 +151,7 @@ class Growth:
     def _step(self, node: Node, parts: dict[int, Tree]) -> list[tuple[int, Node]]:
         """Split a large node, or grow all of a small one; the children of node p are nodes 2p and 2p + 1."""
         name, rows, seed = node
-        desk = self._desks.pop() if self._desks else self._desk()
+        desk = self._take_desk()
         arrays, max_leaf, separating = self._arrays, self.max_leaf, (self.C, self.max_steps, self.tol, desk)
         try:
             if len(rows) > max(SMALL, self.max_leaf):
@@ -169,14 +169,17 @@ class Growth:
         finally:
             self._desks.append(desk)
 
-    def _desk(self) -> tuple[Array, Array, Array]:
-        """Return what a thread needs that is as long as there are labels or features: zeros."""
-        n_features = self.X.shape[1]
-        return (
-            np.zeros(self.Y.shape[1], np.int32),
-            np.zeros((n_features, 2), np.float32),
-            np.zeros(n_features, np.int64),
-        )
+    def _take_desk(self) -> tuple[Array, Array, Array]:
+        """Return what a thread needs that is as long as there are labels or features: zeros, used before or new."""
+        try:
+            return self._desks.pop()
+        except IndexError:  # asking first whether there is one would leave time for another thread to take it
+            n_features = self.X.shape[1]
+            return (
+                np.zeros(self.Y.shape[1], np.int32),
+                np.zeros((n_features, 2), np.float32),
+                np.zeros(n_features, np.int64),
+            )
 
 
 def frozen(array: Array) -> Array:
