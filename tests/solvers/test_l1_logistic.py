@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
-from unmissed.kernels.l1_logistic import separate
+from unmissed.kernels.l1_logistic import advance, separate
 
 
 def problem(n_rows, n_columns, seed):
@@ -71,12 +71,22 @@ def test_it_takes_no_more_steps_than_allowed_and_each_one_helps():
 
 
 @pytest.mark.kernel
-def test_steps_that_go_too_far_are_halved():
+@pytest.mark.parametrize(("length", "kept"), [(1, 1), (64, 1 / 64), (-1, 0)])
+def test_a_step_that_goes_too_far_is_halved_and_one_that_goes_up_is_not_taken(length, kept):
     X, side, cost = problem(50, 10, 4)
-    X = sp.csc_matrix(X * 30)
-    reached = [objective(X, side, cost, solve(X, side, cost, steps, 1e-6)[0]) for steps in (0, 1, 2, 3, 60)]
-    assert (np.diff(reached) < 0).all()
-    assert violation(X, side, cost, solve(X, side, cost, 60, 1e-3)[0]) <= 2e-3 * violation(X, side, cost, np.zeros(11))
+    step = (0.02 * length * (X.T @ (side * cost))).astype(np.float32)
+    slope = -0.5 * (X.T @ (side * cost))
+    w, score, pull, bend = np.zeros(11, np.float32), *np.zeros((3, 50), np.float32)
+    before = objective(X, side, cost, w)
+    promise = abs(step).sum() - abs(slope @ step)
+    arguments = (np.arange(11, dtype=np.int32), 11, step, (X @ step).astype(np.float32), before, promise)
+    loss = advance(side, cost, *arguments, w, score, pull, bend)
+    assert w == pytest.approx(w[0] / step[0] * step, rel=1e-5)
+    assert w[0] / step[0] >= kept / 4
+    assert (w[0] / step[0] <= kept * 4) or kept == 0
+    assert loss + abs(w).sum() == pytest.approx(objective(X, side, cost, w), rel=1e-5)
+    assert objective(X, side, cost, w) < before or kept == 0
+    assert score == pytest.approx(X @ w, abs=1e-4)
 
 
 @pytest.mark.kernel

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from unmissed.kernels.row_tree import average, choose_sides, gather_columns, gather_labels
+from unmissed.kernels.row_tree import average, choose_sides, gather_columns, gather_labels, sort_by
 from unmissed.solvers import row_tree
 from unmissed.solvers.crew import Crew
 from unmissed.solvers.row_tree import Growth, csr_arrays
@@ -79,6 +79,15 @@ def test_sides_are_those_of_the_slow_alternation(seed, scored):
     assert 0 < n_first < 40
     assert len(values) > 2
     assert np.diff(values)[:-1].min() > 0, "nDCG rises until it stops"
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("n_labels", [30, 150])
+def test_labels_are_sorted_by_their_sums_and_equal_ones_by_number_wherever_they_stood(n_labels):
+    rng = np.random.default_rng(0)
+    keys, order = rng.integers(0, 9, n_labels).astype(np.float64), rng.permutation(n_labels)
+    sort_by(keys, order)
+    assert np.array_equal(order, np.lexsort((np.arange(n_labels), keys)))
 
 
 @pytest.mark.kernel

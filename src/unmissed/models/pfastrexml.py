@@ -78,7 +78,7 @@ class PfastreXML(PfastXML):
         candidates: int = 1000,
         n_trees: int = 50,
         max_leaf: int = 10,
-        leaf_labels: int = 100,
+        leaf_labels: int = 10,
         C: float = 1.0,
         tol: float = 0.01,
         max_steps: int = 10,

@@ -25,7 +25,7 @@ class PfastXML(FastXML):
         propensity: Propensity | None = None,
         n_trees: int = 50,
         max_leaf: int = 10,
-        leaf_labels: int = 100,
+        leaf_labels: int = 10,
         C: float = 1.0,
         tol: float = 0.01,
         max_steps: int = 10,
