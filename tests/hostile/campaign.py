@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -79,8 +80,9 @@ def run_format(kind: Format, n_cases: int, seed: int, first: int = 0, patience: 
     with workplace() as place:
         seeds = kind.prepare(place / "seeds")
         case, end = first, first + n_cases
-        while case < end:
-            case = _batch(kind, seeds, place, seed, case, min(case + BATCH, end), patience, report)
+        with suppress(KeyboardInterrupt):  # Ctrl-C ends it with a report of what was done
+            while case < end:
+                case = _batch(kind, seeds, place, seed, case, min(case + BATCH, end), patience, report)
     report.seconds = time.monotonic() - begin
     return report
 
