@@ -119,6 +119,8 @@ class RowForest(Model):
     n_jobs: int | None
     random_state: int
     trees_: list[Tree]
+    walks_: list[Arrays]
+    widest_: int
 
     @abstractmethod
     def _gains(self, rows: Rows) -> npt.NDArray[np.float64]:
@@ -144,6 +146,8 @@ class RowForest(Model):
 
     def _open(self, pieces: Pieces) -> None:
         self.trees_ = [self._open_tree(pieces.get(tree_key(number)), number) for number in range(self.n_trees)]
+        self.walks_ = [tree.walked for tree in self.trees_]
+        self.widest_ = sum(int(np.diff(tree.leaf_starts).max()) for tree in self.trees_)
 
     def _open_tree(self, piece: Piece | None, number: int) -> Tree:
         if piece is None:
@@ -157,15 +161,13 @@ class RowForest(Model):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         labels = np.full((X.shape[0], k), -1, np.int32)
         scores = np.full((X.shape[0], k), -np.inf, np.float32)
-        trees = [tree.walked for tree in self.trees_]
-        widest = sum(int(np.diff(tree.leaf_starts).max()) for tree in self.trees_)
-        size = min(max(_CELLS // max(widest, 1), 1), _ROWS)
+        size = min(max(_CELLS // max(self.widest_, 1), 1), _ROWS)
         parts = [slice(begin, min(begin + size, X.shape[0])) for begin in range(0, X.shape[0], size)]
         indptr, indices, data = csr_arrays(X)
 
         def one(part: slice) -> None:
             rows = (indptr[part.start : part.stop + 1], indices, data)
-            votes = self._votes(rows, trees, widest)
+            votes = self._votes(rows)
             self._settle(rows, *votes)
             pick(*votes, labels[part], scores[part])
 
@@ -173,15 +175,15 @@ class RowForest(Model):
             pass
         return Ranking(labels, scores)
 
-    def _votes(self, rows: Arrays, trees: list[Arrays], widest: int) -> Arrays:
+    def _votes(self, rows: Arrays) -> Arrays:
         """Return how many labels the trees propose for each row, those labels, and their mean over the trees."""
         n_rows = len(rows[0]) - 1
         counts = np.zeros(n_rows, np.int64)
-        labels, means = np.empty((n_rows, widest), np.int32), np.empty((n_rows, widest), np.float32)
+        labels, means = (np.empty((n_rows, self.widest_), dtype) for dtype in (np.int32, np.float32))
         dense = np.zeros(self.n_features_in_, np.float32)
-        for tree in trees:
+        for tree in self.walks_:
             walk(*rows, *tree, dense, counts, labels, means)
-        vote(len(trees), self._most_candidates, np.zeros(self.n_labels_, np.float32), counts, labels, means)
+        vote(len(self.trees_), self._most_candidates, np.zeros(self.n_labels_, np.float32), counts, labels, means)
         return counts, labels, means
 
     @property
