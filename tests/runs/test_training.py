@@ -162,6 +162,16 @@ def test_what_a_killed_writer_left_is_cleaned_on_resuming(tmp_path):
     assert not list(folder.rglob("*.part"))
 
 
+def test_what_a_lost_worker_left_is_gone_when_training_ends(tmp_path):
+    def lose(done, total):
+        torn = tmp_path / "run" / "pieces" / "labels" / ".00000000.lost.part"
+        torn.mkdir(parents=True, exist_ok=True)
+        (torn / "weights.npy").write_bytes(b"half")
+
+    train("dismec", TRAIN, tmp_path / "run", PARAMS, progress=lose)
+    assert not list((tmp_path / "run").rglob("*.part"))
+
+
 def test_two_trainings_into_one_folder_are_refused(tmp_path):
     seen = []
 

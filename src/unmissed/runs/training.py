@@ -71,6 +71,8 @@ def train(
                 _write_features(folder, dataset.text, dataset.feature_names)
                 _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
             model.fit_rows(rows, Work(OnDisk(folder.work), executor, progress, share))
+        if share.is_all:
+            folder.clean()  # a worker that was lost on the way may have left a piece half written
         with _changing(folder, share):
             manifest = folder.read()
             folder.write(manifest.with_last(manifest.parts[-1].completed()))
@@ -104,6 +106,7 @@ def extend(
         with _taken_back(folder, before, part, len(model.pieces_.listed())):
             _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
             model.fit_more(rows, Work(OnDisk(folder.work), executor, progress))
+        folder.clean()
         folder.write(folder.read().with_last(part.completed()))
     return Run(path, model=model)
 
