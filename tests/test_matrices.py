@@ -210,3 +210,19 @@ def test_a_value_that_float32_cannot_hold_is_named_by_its_row():
     twice = sparse.coo_matrix(([3e38, 3e38], ([0, 0], [1, 1])))
     with pytest.raises(InputError, match="X holds a value in row 0"):
         check_X(twice)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16])
+def test_negative_indices_of_few_bits_are_refused(kind):
+    """Read as unsigned numbers they would lie inside of a large matrix."""
+    for form, shape in (("csr", (2, 70_000)), ("csc", (70_000, 2))):
+        made = getattr(sparse, f"{form}_matrix")(shape, dtype=np.float32)
+        made.data, made.indices, made.indptr = np.ones(1, np.float32), np.array([-1], kind), np.array([0, 1, 1])
+        with pytest.raises(InputError, match="it holds the index -1"):
+            check_X(made)
+
+
+def test_unsigned_pointers_of_blocks_are_taken():
+    made = sparse.bsr_matrix(np.eye(4, dtype=np.float32), blocksize=(2, 2))
+    made.indptr = made.indptr.astype(np.uint64)
+    assert check_X(made).toarray().tolist() == np.eye(4).tolist()

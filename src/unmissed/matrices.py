@@ -251,7 +251,7 @@ def _from_blocks(
         raise _unsound(name, f"it has {indices.shape[0]} indices and {n_blocks} blocks")
     _check_pointers(name, indptr, shape[0] // height, n_blocks)
     _check_range(name, indices, shape[1] // width)
-    tops = np.repeat(np.arange(shape[0] // height, dtype=np.int64) * height, np.diff(indptr))
+    tops = np.repeat(np.arange(shape[0] // height, dtype=np.int64) * height, np.diff(_signed(indptr)))
     rows = tops[:, None, None] + np.arange(height)[None, :, None]
     columns = (indices.astype(np.int64) * width)[:, None, None] + np.arange(width)[None, None, :]
     return blocks.ravel(), np.broadcast_to(rows, blocks.shape).ravel(), np.broadcast_to(columns, blocks.shape).ravel()
@@ -295,6 +295,8 @@ def _check_range(name: str, indices: Array, size: int) -> None:
     """Refuse indices that are negative or too large; both show in the largest of them read as unsigned numbers."""
     if not indices.size:
         return
+    if indices.dtype.itemsize < 4:  # -1 in 8 bits would read as 255, which may be a row
+        indices = indices.astype(np.int32)
     unsigned = indices.view(f"{indices.dtype.byteorder}u{indices.dtype.itemsize}")
     if int(unsigned.max()) >= size:
         wrong = indices[int(np.argmax(unsigned >= size))]
