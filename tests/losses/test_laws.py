@@ -242,8 +242,9 @@ def test_a_clipped_cross_entropy_stops_where_its_probability_is_clipped():
     assert loss.positive.slope(edge + 5) == 0
     assert loss.positive.slope(edge - 1) < 0
     assert loss.bounded_below
-    with pytest.raises(InputError, match="clip"):
-        cross_entropy_from_logits(0.5)
+    for clip in (0.5, 0.0, -0.1):
+        with pytest.raises(InputError, match="clip"):
+            cross_entropy_from_logits(clip)
 
 
 def test_logits_of_any_size_give_finite_losses_in_single_precision():
@@ -279,6 +280,13 @@ def test_clipping_caps_the_inverse_and_leaves_frequent_labels_alone():
         inverse_propensities(0.5, max_inverse=0.5)
     with pytest.raises(InputError, match="shape"):
         inverse_propensities([[0.5]])
+
+
+@pytest.mark.parametrize("correct", [unbiased, naive])
+def test_a_corrected_loss_bounds_the_zero_one_loss_no_longer(correct):
+    assert hinge().bounds_zero_one
+    with pytest.raises(InputError, match="not a convex bound of the 0-1 loss"):
+        convex_bound(correct(hinge(), 0.5), 0.5)
 
 
 def test_a_convex_bound_is_refused_for_losses_that_do_not_bound_the_zero_one_loss():

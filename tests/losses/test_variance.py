@@ -60,7 +60,15 @@ def test_labels_with_their_own_propensities_run_along_the_last_axis():
     assert (seen.unbiased.variance[:, 0] > seen.unbiased.variance[:, 1]).all()
 
 
+def test_a_label_that_is_never_or_always_true_is_a_case_like_any_other():
+    seen = loss_variance(hinge(), 0.5, scores=0.5, relevance=[0.0, 1.0])
+    np.testing.assert_allclose(seen.risk, [1.5, 0.5])
+    np.testing.assert_allclose(seen.unbiased.mean, [1.5, 0.5])
+
+
 def test_relevance_and_propensity_are_checked():
+    with pytest.raises(InputError, match="relevance"):
+        loss_variance(hinge(), 0.5, scores=0.0, relevance=-0.1)
     with pytest.raises(InputError, match="relevance"):
         loss_variance(hinge(), 0.5, scores=0.0, relevance=1.2)
     with pytest.raises(InputError, match="propensity"):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.metrics.cases import cases, corpus
 from unmissed.errors import InputError
 from unmissed.metrics import AUTHORS, PYXCLIB, by_decile, decile_of, evaluate
+from unmissed.ranking import Ranking
 
 
 def test_distinct_counts_fall_into_ten_equal_groups():
@@ -74,4 +75,17 @@ def test_deciles_need_training_counts_and_a_cut_off_that_was_evaluated():
         by_decile(evaluate(ranking, Y))
     with pytest.raises(InputError, match=r"k = 4 was not evaluated; evaluated: 1, 3, 5"):
         by_decile(evaluate(ranking, Y, train_counts=np.ones(50, int)), 4)
-    assert by_decile(evaluate(ranking, Y, train_counts=np.ones(50, int)))[0].psp_part is None
+    (group,) = by_decile(evaluate(ranking, Y, train_counts=np.ones(50, int)))
+    assert group.psp_part is None
+    assert group.k == 5  # the deepest
+
+
+def test_a_group_that_is_never_true_or_never_listed_has_no_recall_or_precision():
+    ranking = Ranking(np.array([[0], [0]], dtype=np.int32), np.ones((2, 1), dtype=np.float32))
+    Y = np.array([[0, 1, 0], [0, 1, 0]])
+    groups = by_decile(evaluate(ranking, Y, np.ones(3), k=1, train_counts=[1, 10, 0]))
+    unseen, listed, true = groups
+    assert np.isnan([unseen.recall, unseen.precision, listed.recall, true.precision]).all()
+    assert (listed.precision, true.recall) == (0, 0)
+    nothing = by_decile(evaluate(ranking, np.zeros((2, 3)), np.ones(3), k=1, train_counts=[1, 10, 0]))
+    assert np.isnan([group.psp_part for group in nothing]).all()

@@ -293,6 +293,9 @@ def test_presets_say_what_they_change():
     assert Conventions(**DISMECPP.describe()) == DISMECPP
     with pytest.raises(InputError, match=r"unknown convention variant='pyxlib'; known: pyxclib, dismecpp"):
         Conventions(variant="pyxlib")
+    for name in PYXCLIB.describe():
+        with pytest.raises(InputError, match=f"unknown convention {name}='some'; known: "):
+            Conventions(**{name: "some"})
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,10 @@ def test_presets_say_what_they_change():
         ({"inverse_propensities": np.full(50, np.inf)}, r"label 0 has the inverse propensity inf"),
         ({"train_counts": [1, 2]}, r"training counts must be 50 numbers"),
         ({"conventions": Conventions(unseen_labels="drop")}, r"needs train_counts"),
+        ({"train_counts": np.r_[np.ones(49), -1]}, r"training counts must be 50 numbers"),
         ({"filtered": [[0, 50]]}, r"filtered pair 0 is \(0, 50\)"),
+        ({"filtered": [[0, 0], [10, 0]]}, r"filtered pair 1 is \(10, 0\)"),
+        ({"filtered": [[0, -1]]}, r"filtered pair 0 is \(0, -1\)"),
         ({"filtered": [0, 1]}, r"filtered pairs must be"),
         ({"filtered": [[0.5, 1]]}, r"filtered pairs must be"),
     ],
@@ -336,8 +342,13 @@ def test_evaluations_of_different_things_do_not_merge():
     one = evaluate(ranking, Y, np.ones(50))
     with pytest.raises(InputError, match="cut-offs or conventions"):
         merge([one, evaluate(ranking, Y, np.ones(50), k=1)])
-    with pytest.raises(InputError, match="inverse propensities"):
-        merge([one, evaluate(ranking, Y)])
+    for inverse in (None, np.full(50, 2.0)):
+        with pytest.raises(InputError, match="inverse propensities"):
+            merge([one, evaluate(ranking, Y, inverse)])
+    counted = evaluate(ranking, Y, np.ones(50), train_counts=np.ones(50))
+    for counts in (None, np.full(50, 2)):
+        with pytest.raises(InputError, match="train counts"):
+            merge([counted, evaluate(ranking, Y, np.ones(50), train_counts=counts)])
     with pytest.raises(InputError, match="number of labels"):
         merge([one, evaluate(ranking, sp.csr_matrix((10, 60)), np.ones(60))])
     with pytest.raises(InputError, match="no evaluation"):

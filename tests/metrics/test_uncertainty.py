@@ -134,6 +134,40 @@ def test_support_is_what_loops_over_marks_say():
         assert rests.labels_of_half == expected
 
 
+def test_intervals_are_the_middle_of_the_resampled_figures():
+    found = evaluate(*corpus(30), k=1)
+    drawn = np.empty((200, 3))
+    seeds = np.random.default_rng(5).integers(0, 2**64, size=200, dtype=np.uint64)
+    resample_sums(found.terms.reshape(30, 3), seeds, drawn)
+    for level in (0.5, 0.95):
+        expected = np.quantile(drawn[:, 0] / 30, [(1 - level) / 2, (1 + level) / 2])
+        np.testing.assert_allclose(intervals(found, 200, level, seed=5)["P@1"], expected, rtol=1e-12)
+
+
+def test_a_figure_that_no_resample_has_gets_no_interval():
+    ranking, Y = corpus(10)
+    low, high = intervals(evaluate(ranking, sp.csr_matrix(Y.shape), np.ones(50)), 5)["PSP@1"]
+    assert np.isnan([low, high]).all()
+
+
+@pytest.mark.parametrize(("n_labels", "warned"), [(17, True), (18, True), (19, False)])
+def test_nine_labels_that_make_half_are_warned_of_and_ten_are_not(n_labels, warned):
+    # each label is true and found once, with the same weight: half of them, rounded up, make half of the sum
+    listed = Ranking(np.arange(n_labels, dtype=np.int32)[:, None], np.ones((n_labels, 1), dtype=np.float32))
+    found = warnings(evaluate(listed, np.eye(n_labels), np.ones(n_labels), k=1))
+    assert found == (
+        [f"PSP@1: 9 labels make half of the {part}" for part in ("numerator", "denominator")] if warned else []
+    )
+
+
+def test_a_sum_of_nothing_rests_on_nothing_and_is_not_warned_of():
+    listed = Ranking(np.zeros((20, 1), dtype=np.int32), np.ones((20, 1), dtype=np.float32))
+    Y = np.roll(np.eye(21), 1, axis=1)[:20]  # label 0 is never true
+    found = evaluate(listed, Y, np.ones(21), k=1)
+    assert support(found)["PSP@1 hits"] == (0, 0, 0)
+    assert warnings(found) == []
+
+
 def test_a_handful_of_labels_that_carries_psp_is_named():
     ranking, Y = corpus()
     inverse = np.ones(50)

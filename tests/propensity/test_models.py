@@ -90,6 +90,12 @@ def test_counts_that_cannot_be_counts_are_refused(counts):
             model.fit(counts, 10)
 
 
+def test_counts_of_another_shape_are_refused():
+    for model in (Jain(), Constant(0.5)):
+        with pytest.raises(InputError, match=r"one number per label, not an array of shape \(1, 2\)"):
+            model.fit([[1, 2]], 10)
+
+
 @pytest.mark.parametrize("p", [0, -0.5, 1.5, float("nan")])
 def test_constant_takes_probabilities_above_zero_only(p):
     with pytest.raises(InputError, match="constant propensity"):

@@ -92,3 +92,5 @@ def test_bad_input_is_refused():
             costs("none", wrong)
     with pytest.raises(InputError, match="label counts must be 1 numbers"):
         costs("balanced", [0.5], [1, 2])
+    with pytest.raises(InputError, match="label counts must be 2 numbers of at least 0"):
+        costs("balanced", [0.5, 0.5], [1, -1])
