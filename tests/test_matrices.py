@@ -8,7 +8,7 @@ from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.losses import named
-from unmissed.matrices import canonical_csr, check_X, check_Y
+from unmissed.matrices import canonical_csr, check_X, check_Y, rises
 from unmissed.metrics import evaluate
 from unmissed.models import DiSMEC
 from unmissed.propensity import drop_labels
@@ -83,6 +83,38 @@ def test_room_for_further_entries_is_left_out():
     X = sparse.csr_matrix(np.eye(2, dtype=np.float32))
     X.data, X.indices = np.array([1, 2, 9], np.float32), np.array([0, 1, 700], np.int32)
     assert check_X(X).toarray().tolist() == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
+def test_a_negative_index_of_few_bits_is_refused_though_it_reads_as_a_small_unsigned_number(form, dtype):
+    size = 2 ** (8 * np.dtype(dtype).itemsize) + 50
+    wide = sparse.coo_matrix(([1.0], ([0], [0])), shape=(size, size)).asformat(form)
+    name = "row" if form == "coo" else "indices"
+    setattr(wide, name, getattr(wide, name).astype(dtype))
+    assert check_X(wide).nnz == 1
+    setattr(wide, name, np.array([-1], dtype))
+    with pytest.raises(InputError, match="it holds the index -1"):
+        check_X(wide)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
+def test_indices_and_pointers_of_any_whole_type_are_read(form, dtype):
+    matrix, dense = example(form)
+    matrix.indices, matrix.indptr = matrix.indices.astype(dtype), matrix.indptr.astype(dtype)
+    np.testing.assert_array_equal(check_X(matrix).toarray(), dense)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_pointers_whose_differences_wrap_around_do_not_rise(dtype):
+    wild = np.array([0, np.iinfo(dtype).max, -2, 5], dtype)
+    assert (np.diff(wild) >= 0).all(), "this is what differences say"
+    assert not rises(wild)
+    assert not rises(wild, strictly=True)
+    assert rises(np.array([0, 2, 2, 5], dtype))
+    assert not rises(np.array([0, 2, 2, 5], dtype), strictly=True)
+    assert rises(np.zeros(0, dtype), strictly=True)
 
 
 def broken(form, **parts):

@@ -9,6 +9,7 @@ sparse matrix is believed before it was looked at here, and none of its methods 
 * `stored_csr(...)`: the three arrays of a CSR matrix that were written here and must be canonical as they are.
 * `check_compressed(...)`: the three arrays of a CSR or CSC matrix; `check_claims(...)`: sizes that a file claims.
 * `restore(...)`: a matrix of any format whose arrays come from a file.
+* `rises(...)`: whether pointers never fall; `(np.diff(p) < 0).any()` does not see a difference that wraps around.
 * `assemble(...)`: a matrix of arrays that are known to be canonical, without a look at them.
 
 A matrix that is canonical already is looked at in three passes at the speed of memory, about 1 ns per entry, and is not
@@ -134,6 +135,11 @@ def restore(form: str, shape: tuple[int, int], parts: Mapping[str, Array], name:
         major, minor = shape if form == "csr" else shape[::-1]
         check_compressed(name, parts["data"], parts["indices"], parts["indptr"], major, minor)
     return _sound_parts(SimpleNamespace(format=form, shape=shape, **parts), name)
+
+
+def rises(values: Array, *, strictly: bool = False) -> bool:
+    """Tell whether no number is followed by a smaller one, or by its equal; differences could wrap around."""
+    return not (values[1:] <= values[:-1] if strictly else values[1:] < values[:-1]).any()
 
 
 def _canonical(matrix: Any, dtype: np.dtype[Any] | None) -> sparse.csr_matrix:
@@ -285,14 +291,17 @@ def _check_pointers(name: str, indptr: Array, n_major: int, n_entries: int) -> N
         raise _unsound(name, f"it has {indptr.shape[0]} pointers; expected {n_major + 1}")
     if int(indptr[0]) != 0:
         raise _unsound(name, f"its pointers begin with {indptr[0]}; expected 0")
-    if (indptr[1:] < indptr[:-1]).any():
+    if not rises(indptr):
         raise _unsound(name, f"its pointers fall after entry {int(np.argmax(indptr[1:] < indptr[:-1]))}")
     if int(indptr[-1]) != n_entries:
         raise _unsound(name, f"its last pointer is {indptr[-1]}; expected {n_entries}, the number of its entries")
 
 
 def _check_range(name: str, indices: Array, size: int) -> None:
-    """Refuse indices that are negative or too large; both show in the largest of them read as unsigned numbers."""
+    """Refuse indices that are negative or too large; both show in the largest of them read as unsigned numbers.
+
+    That holds where every negative number, read so, is above every size: from 32 bits on.
+    """
     if not indices.size:
         return
     if indices.dtype.itemsize < 4:  # -1 in 8 bits would read as 255, which may be a row

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from unmissed.archive import write_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
+from unmissed.matrices import rises
 
 
 def pack_names(prefix: str, names: Sequence[str] | None) -> dict[str, npt.NDArray[Any]]:
@@ -35,7 +36,7 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
     utf8, ends = arrays.get(f"{prefix}_utf8"), arrays[f"{prefix}_ends"]
     if utf8 is None or utf8.dtype != np.uint8 or ends.dtype != np.int64 or utf8.ndim != 1 or ends.ndim != 1:
         raise InputError(f"the stored {prefix} are damaged: their arrays are not those that were written")
-    if (np.diff(ends, prepend=0) < 0).any() or utf8.size != (int(ends[-1]) if ends.size else 0):
+    if (ends.size and ends[0] < 0) or not rises(ends) or utf8.size != (int(ends[-1]) if ends.size else 0):
         raise InputError(f"the stored {prefix} are damaged: a name ends before it begins, or not in the text")
     whole, places = utf8.tobytes(), [0, *ends.tolist()]
     try:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces
+from unmissed.matrices import rises
 from unmissed.models import scoring
 from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.rescoring import ByLabel
@@ -54,9 +55,9 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
         raise piece.damaged("its arrays do not fit together")
     if not n_labels:
         raise piece.damaged("it holds no labels")
-    if starts[0] != 0 or (np.diff(starts) < 0).any() or not starts[-1] == labels.size == arrays["weights"].size:
+    if starts[0] != 0 or not rises(starts) or not starts[-1] == labels.size == arrays["weights"].size:
         raise piece.damaged("its weights are not where its features say")
-    if features.size and (features[0] < 0 or features[-1] >= n_features or (np.diff(features) <= 0).any()):
+    if features.size and (features[0] < 0 or features[-1] >= n_features or not rises(features, strictly=True)):
         raise piece.damaged(f"it has a feature out of order or not below {n_features}")
     if labels.size and int(labels.max()) >= n_labels:
         raise piece.damaged(f"it has weights of a label that is not below {n_labels}")

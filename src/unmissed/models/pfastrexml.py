@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Task
 from unmissed.kernels.row_forest import temper
+from unmissed.matrices import rises
 from unmissed.models.pfastxml import PfastXML
 from unmissed.models.row_tree import Array, Arrays
 from unmissed.propensity import Propensity
@@ -118,7 +119,7 @@ class PfastreXML(PfastXML):
             raise InputError(f"the piece {_KEY} is missing; the run is damaged")
         arrays = piece.expect(_LAYOUT)
         starts, labels = arrays["starts"], arrays["labels"]
-        if len(starts) != self.n_features_in_ + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
+        if len(starts) != self.n_features_in_ + 1 or starts[0] != 0 or not rises(starts):
             raise piece.damaged("its lists do not begin where they should")
         if not starts[-1] == len(labels) == len(arrays["means"]) or len(arrays["squares"]) != self.n_labels_:
             raise piece.damaged("its lists are not as long as they should be")

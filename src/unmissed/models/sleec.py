@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Threads, Work
 from unmissed.kernels.neighbours import count_votes
-from unmissed.matrices import check_compressed
+from unmissed.matrices import check_compressed, rises
 from unmissed.models.base import Model
 from unmissed.models.rows import Rows
 from unmissed.ranking import Ranking
@@ -309,7 +309,7 @@ def _open_cluster(piece: Piece, members: npt.NDArray[np.int32], n_features: int,
     features, regressor, rows = arrays["features"], arrays["regressor"], arrays["rows"]
     if regressor.shape[0] != features.size or rows.shape != (members.size, regressor.shape[1]):
         raise piece.damaged("its arrays do not fit together")
-    if features.size and (features[0] < 0 or features[-1] >= n_features or (np.diff(features) <= 0).any()):
+    if features.size and (features[0] < 0 or features[-1] >= n_features or not rises(features, strictly=True)):
         raise piece.damaged(f"it has a feature out of order or not below {n_features}")
     if not (np.isfinite(regressor).all() and np.isfinite(rows).all()):
         raise piece.damaged("it holds a value that is infinite or not a number")

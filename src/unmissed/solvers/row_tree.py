@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.kernels.row_tree import child_seed, grow, split
+from unmissed.matrices import rises
 from unmissed.solvers.crew import Crew
 
 SMALL = 2048  # rows below which a node's whole tree is one step of work
@@ -58,7 +59,7 @@ class Tree:
             (self.starts, n_nodes, self.features, self.weights),
             (self.leaf_starts, n_leaves, self.labels, self.means),
         ):
-            if len(starts) != owners + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
+            if len(starts) != owners + 1 or starts[0] != 0 or not rises(starts):
                 return "its lists do not begin where they should"
             if any(len(one) != starts[-1] for one in lists):
                 return "its lists are not as long as they should be"
