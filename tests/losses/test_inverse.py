@@ -110,5 +110,9 @@ def test_an_inverse_propensity_below_one_or_infinite_is_refused(wrong):
         lambda inverse: check_inverse_propensities(inverse, 2),
         lambda inverse: evaluate(ranking, np.eye(2)[:1], inverse, 1),
     ):
-        with pytest.raises(InputError, match=f"label 1 has the inverse propensity {wrong:g}; expected at least 1"):
+        hint = r" \(for a propensity give 1 / value\)" if wrong == 0.5 else ""
+        message = f"label 1 has the inverse propensity {wrong:g}; expected at least 1 and finite{hint}$"
+        with pytest.raises(InputError, match=message):
             take([1.0, wrong])
+        with pytest.raises(InputError, match=r"have the shape \(3,\); 2 of them were expected"):
+            take([1.0, 1.0, 1.0])

@@ -124,6 +124,12 @@ def test_a_loss_knows_for_how_many_labels_it_was_made(correct):
     assert correct(hinge(), 0.5).n_labels is None
 
 
+def test_some_labels_of_a_loss_keep_their_shift():
+    bound = convex_bound(hinge(), [0.5, 0.25, 1.0])
+    assert bound.take([1, 2]).shift.tolist() == [3, 0]
+    assert convex_bound(hinge(), 0.5).take([1, 2]).shift == 1
+
+
 def test_what_cannot_be_a_label_matrix_is_refused():
     scores = np.zeros((2, 2))
     with pytest.raises(InputError, match="shape"):
@@ -139,8 +145,9 @@ def test_what_cannot_be_scores_is_refused():
         hinge().value(np.zeros(3), np.zeros(3))
     with pytest.raises(InputError, match="made for 2 labels"):
         unbiased(hinge(), [0.5, 0.5]).value(np.zeros((1, 3)), np.zeros((1, 3)))
-    with pytest.raises(InputError, match=r"\[0, 1\]"):
-        cross_entropy().value(np.full((1, 1), 1.5), np.ones((1, 1)))
+    for outside in ([[0.5, 1.5]], [[0.5, -0.5]]):
+        with pytest.raises(InputError, match=r"\[0, 1\]"):
+            cross_entropy().value(np.array(outside), np.ones((1, 2)))
     with pytest.raises(InputError, match="reduction"):
         hinge().total(np.zeros((1, 1)), np.ones((1, 1)), "median")
 
