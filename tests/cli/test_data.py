@@ -96,7 +96,7 @@ def test_convert_gives_a_test_set_the_columns_of_its_training_set(texts, tmp_pat
 
 def test_convert_refuses_what_it_cannot_write(train, tmp_path, capsys):
     assert "exists already" in refused(capsys, "data", "convert", train, train)
-    assert "cannot write .jsonl" in refused(capsys, "data", "convert", train, tmp_path / "a.jsonl")
+    assert "cannot write .csv" in refused(capsys, "data", "convert", train, tmp_path / "a.csv")
     assert "exists already" in refused(capsys, "data", "convert", train, tmp_path)
 
 

@@ -282,9 +282,9 @@ def test_what_cannot_be_a_data_set_is_refused_with_advice(tmp_path):
     (tmp_path / "train.txt.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"not a store.*did you mean one of its files: train\.txt\.gz"):
         load(tmp_path)
-    (tmp_path / "a.parquet").write_bytes(b"x")
+    (tmp_path / "a.docx").write_bytes(b"x")
     with pytest.raises(InputError, match="cannot tell the format by the name; expected a store folder"):
-        load(tmp_path / "a.parquet")
+        load(tmp_path / "a.docx")
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(b"x")
     with pytest.raises(InputError, match="idx file"):
         load(tmp_path / "t10k-labels-idx1-ubyte.gz")

@@ -1,4 +1,4 @@
-"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, matrices."""
+"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, CSV, matrices."""
 
 from __future__ import annotations
 
@@ -244,7 +244,20 @@ def use_lines(seeds: Any, path: Path) -> None:
     describe_labels(load(path).Y)
 
 
+def prepare_tables(place: Path) -> bytes:
+    return 'id,text,labels\n1,"one, two",a;b\n2,"three ""four""\nfive",a\n3,six äöü,"[\'c\', \'d\']"\n4,x,\n'.encode()
+
+
+def spoil_tables(rng: Rng, seeds: bytes, folder: Path) -> Path:
+    raw = spoil_bytes(rng, spoil_bytes(rng, seeds) if rng.random() < 0.5 else seeds)
+    path = folder / pick(rng, ("a.csv", "a.csv", "a.csv.gz", "a.tsv"))
+    raw = raw.replace(b",", b"\t") if path.suffix == ".tsv" else raw
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
 FORMATS = (
+    Format("tables", prepare_tables, spoil_tables, use_lines),
     Format("npz", prepare_npz, spoil_pair, use_pair),
     Format("matrices", prepare_npz, spoil_memory, use_memory),
     Format("ranking", prepare_ranking, spoil_ranking, use_ranking),

@@ -128,7 +128,7 @@ def test_a_table_of_numbers_serves_where_labels_have_no_names(tmp_path):
         ),
         ("s.npy", "no array", r"s.npy: not a matrix of scores"),
         ("s.npz", "no archive", r"s.npz: not a ranking file"),
-        ("s.csv", "0,1\n", r"s.csv: cannot tell the format by the name; expected a ranking or a scipy sparse matrix"),
+        ("s.docx", "0,1\n", r"s.docx: cannot tell the format by the name; expected a ranking or a scipy sparse matrix"),
     ],
 )
 def test_files_that_do_not_fit_are_refused_in_one_line(tmp_path, name, content, message):
@@ -232,7 +232,7 @@ def test_what_needs_the_training_set_says_so(sets):
         evaluate_ranking(ranking, train, None, Measuring((1,), FromTable(np.full(4, 0.5))))
     lines = Path(folder / "truth.jsonl")
     lines.write_text('{"text": "a", "labels": ["b"]}\n')
-    with pytest.raises(InputError, match=r"truth.jsonl: labels of JSON lines have no numbers of their own"):
+    with pytest.raises(InputError, match=r"truth.jsonl: labels of texts have no numbers of their own"):
         evaluate_ranking(ranking, lines, None, Measuring((1,), Constant(0.5)))
     named = Ranking.from_scores(score_matrix(), 3).of_names(NAMES).save(folder / "named.npz")
     with pytest.raises(InputError, match="not those of"):

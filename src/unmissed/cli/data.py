@@ -9,9 +9,13 @@ from unmissed.cli import show
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
+    from unmissed.data import Columns
+    from unmissed.data.documents import Reading
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
     from unmissed.data.text import TextFeatures
+
+FORMS = ".jsonl, .csv, .tsv, .parquet, a folder of texts, .txt (XMC), a store, X.npz,Y.npz"
 
 app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, verify them, make one up.")
 
@@ -20,6 +24,19 @@ OneBased = Annotated[bool, typer.Option("--one-based", help="XMC text whose indi
 Ngrams = Annotated[int, typer.Option(help="Text: the longest run of words that is a feature.", min=1)]
 MinDf = Annotated[int, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)]
 MaxFeatures = Annotated[int | None, typer.Option(help="Text: keep this many of the most frequent terms.", min=1)]
+TABLES = "Texts in tables"
+TextColumn = Annotated[
+    str | None, typer.Option(help="The column, or field, with the text; text if not given.", rich_help_panel=TABLES)
+]
+LabelsColumn = Annotated[
+    str | None, typer.Option(help="The column with the labels; labels if not given.", rich_help_panel=TABLES)
+]
+Separator = Annotated[
+    str | None, typer.Option(help="What stands between the labels of a cell; ; if not given.", rich_help_panel=TABLES)
+]
+IdColumn = Annotated[
+    str | None, typer.Option(help="The column that names rows; id, if there is one.", rich_help_panel=TABLES)
+]
 SmoothIdf = Annotated[bool, typer.Option("--smooth-idf", help="Text: scikit-learn's idf, ln((1+N)/(1+df)) + 1.")]
 
 
@@ -27,11 +44,14 @@ SmoothIdf = Annotated[bool, typer.Option("--smooth-idf", help="Text: scikit-lear
 def stats(
     data: Annotated[
         str,
-        typer.Argument(metavar="DATA", help="The training set: .txt, .jsonl (also .gz, .xz), a store, X.npz,Y.npz."),
+        typer.Argument(metavar="DATA", help=f"The training set: {FORMS}."),
     ],
     test: Annotated[list[str] | None, typer.Option(help="A test set; may be given more than once.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the label frequencies to this .png, .pdf or .svg.")] = None,
     labels_only: Annotated[bool, typer.Option("--labels-only", help="Do not count the terms of texts.")] = False,
+    text_column: TextColumn = None,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     ngrams: Ngrams = 1,
@@ -57,6 +77,7 @@ def stats(
             data,
             test or [],
             text=text,
+            columns=columns_of(text_column, labels_column, separator),
             count_features=not labels_only,
             header=not no_header,
             one_based=one_based,
@@ -75,8 +96,14 @@ def stats(
 @app.command()
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="What to read: any form that `data stats` reads.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="What to write: a folder, .txt[.gz|.xz], X.npz,Y.npz.")],
+    target: Annotated[
+        str, typer.Argument(metavar="DST", help="What to write: a folder, .txt or .jsonl[.gz|.xz], X.npz,Y.npz.")
+    ],
     like: Annotated[str | None, typer.Option(help="The training set, to give a test set its columns.")] = None,
+    text_column: TextColumn = None,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
+    id_column: IdColumn = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     ngrams: Ngrams = 1,
@@ -91,26 +118,43 @@ def convert(
     A target without suffix becomes a store: a folder that opens at once, without
     reading, and remembers how its features were made from text. Use it as --like
     to give a test set the same features and labels. Texts of any length go into a store:
-    they are read twice, in blocks, and never held at once.
+    they are read twice, in blocks, and never held at once. Into .jsonl texts, labels
+    and ids go as they are.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
 
     Example: unmissed data convert test.jsonl.xz test --like train
+
+    Example: unmissed data convert posts.csv posts.jsonl --text-column body --labels-column tags
     """
     from unmissed.data import load, open_store, save
+    from unmissed.data.documents import Reading
     from unmissed.data.large_text import convert_text
     from unmissed.data.sources import holds_text, target_form
 
     form = target_form(target)  # before the reading, which may take long
+    columns = columns_of(text_column, labels_column, separator, id_column)
+    reading = Reading(columns, not no_header)
+    if form == "json":
+        if like is not None:
+            raise InputError(f"{target}: JSON lines keep texts and labels as they are; leave out --like")
+        _convert_to_lines(source, target, reading, json)
+        return
     text = _text_options(ngrams, min_df, max_features, smooth_idf)
     with show.progress_bar("reading") as progress:
         training = None if like is None else load(like)
         if form == "store" and holds_text(source):
-            convert_text(source, target, text=text, like=training, n_jobs=jobs, progress=progress)
+            convert_text(source, target, text=text, like=training, reading=reading, n_jobs=jobs, progress=progress)
             dataset = open_store(target)
         else:
             dataset = load(
-                source, like=training, text=text, header=not no_header, one_based=one_based, progress=progress
+                source,
+                like=training,
+                text=text,
+                columns=columns,
+                header=not no_header,
+                one_based=one_based,
+                progress=progress,
             )
     if form != "store" or not holds_text(source):
         with show.progress_bar("writing") as progress:
@@ -209,6 +253,32 @@ def verify(
         f"{store}: every file matches its checksum "
         f"({dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels)"
     )
+
+
+def columns_of(
+    text: str | None = None, labels: str | None = None, separator: str | None = None, name: str | None = None
+) -> "Columns":
+    """Return the columns of a table: those that were named, the others by their defaults."""
+    from unmissed.data import Columns
+
+    if separator is not None:
+        separator = separator.replace("\\t", "\t").replace("\\n", "\n")
+    given = {"text": text, "labels": labels, "separator": separator, "id": name}
+    return Columns(**{one: value for one, value in given.items() if value is not None})
+
+
+def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) -> None:
+    """Write documents as JSON lines."""
+    from unmissed.data.forms import holds_text
+
+    if not holds_text(source):
+        raise InputError(f"{source}: holds features, whose texts are not known; JSON lines are written from texts")
+    with show.progress_bar("writing") as progress:
+        n_samples, n_labels = reading.write_lines(source, target, progress)
+    if json:
+        show.print_json({"path": target, "n_samples": n_samples, "n_labels": n_labels})
+    else:
+        show.say(f"{target}: {n_samples:,} rows with their texts, {n_labels:,} labels")
 
 
 def _text_options(ngrams: int, min_df: int, max_features: int | None, smooth: bool) -> "TextFeatures":

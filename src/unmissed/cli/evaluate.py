@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed.cli import show
+from unmissed.cli.data import IdColumn, LabelsColumn, Separator, columns_of
 from unmissed.errors import InputError
 
 
@@ -46,7 +47,7 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="RANKING",
-            help="A ranking as `unmissed predict` writes it (.npz, .tsv), or scores of another system: a matrix "
+            help="What `unmissed predict` wrote (.npz, .tsv, .csv, .jsonl), or scores of another system: a matrix "
             "(scipy's .npz, .npy) or XMC score text (.txt).",
         ),
     ],
@@ -71,6 +72,9 @@ def evaluate(
     pairs: Annotated[Path | None, typer.Option("--filter", help="Row and label a line that do not count.")] = None,
     filtered: Annotated[Sides, typer.Option(help="Where --filter takes them out.")] = Sides.RANKING,
     macro: Annotated[Averaged, typer.Option(help="Labels that macro averages go over.")] = Averaged.TRUE,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
+    id_column: IdColumn = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="XMC text without its first line of sizes.")] = False,
     one_based: Annotated[bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.")] = False,
     json: show.JsonOption = False,
@@ -102,6 +106,7 @@ def evaluate(
             train,
             measuring,
             against=against,
+            columns=columns_of(None, labels_column, separator, id_column),
             header=not no_header,
             one_based=one_based,
             progress=progress,

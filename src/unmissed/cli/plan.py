@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import NoHeader, OneBased
+from unmissed.cli.data import LabelsColumn, NoHeader, OneBased, Separator, TextColumn, columns_of
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def plan(
         float | None, typer.Option(help="For a name of the catalogue: features that a row has, on average.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, other labels.", min=0)] = 0,
+    text_column: TextColumn = None,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
@@ -48,7 +51,8 @@ def plan(
     common: dict[str, Any] = {"n_workers": workers, "n_threads": threads, "n_sampled": sample, "seed": seed}
     if Path(data).exists() or "," in data:
         with show.progress_bar("reading") as progress:
-            dataset = load(data, header=not no_header, one_based=one_based, progress=progress)
+            columns = columns_of(text_column, labels_column, separator)
+            dataset = load(data, columns=columns, header=not no_header, one_based=one_based, progress=progress)
         found = make_plan(model, dataset, **common)
     else:
         entry = find(data)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import NoHeader, OneBased
+from unmissed.cli.data import IdColumn, NoHeader, OneBased, TextColumn, columns_of
 from unmissed.cli.train import cluster_executor
 from unmissed.errors import InputError
 
@@ -33,14 +33,17 @@ def predict(
     cluster: Annotated[
         str | None, typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store, with --out.")
     ] = None,
+    text_column: TextColumn = None,
+    id_column: IdColumn = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
 
-    A run that was trained on text takes text: JSON lines with a "text" each, lines of standard input, or --text. Where
-    JSON lines have an "id", tables name rows by it. The rows of a store stay on the disk: it may be larger than memory.
+    A run that was trained on text takes text: tables and JSON lines with a "text" each, lines of standard input, or
+    --text. Where rows have an "id", or --id-column, what is written names them by it. The rows of a store stay
+    on the disk: it may be larger than memory.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -61,7 +64,10 @@ def predict(
     ids = None
     if data is not None and cluster is None:
         with show.progress_bar("reading") as progress:
-            rows, ids = read_rows(opened, data, header=not no_header, one_based=one_based, progress=progress)
+            columns = columns_of(text_column, name=id_column)
+            rows, ids = read_rows(
+                opened, data, columns=columns, header=not no_header, one_based=one_based, progress=progress
+            )
     with show.progress_bar("ranking rows") as progress, cluster_executor(cluster) as executor:
         if executor is None:
             ranking = predict_rows(opened, rows, top, progress=progress)

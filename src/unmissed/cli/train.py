@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import MaxFeatures, NoHeader, OneBased, SmoothIdf
+from unmissed.cli.data import (
+    FORMS,
+    LabelsColumn,
+    MaxFeatures,
+    NoHeader,
+    OneBased,
+    Separator,
+    SmoothIdf,
+    TextColumn,
+    columns_of,
+)
 from unmissed.cli.methods import Methods
 from unmissed.errors import InputError
 
@@ -21,7 +31,7 @@ if TYPE_CHECKING:
 MANY = "Many machines"
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="Rows with labels: .txt, .jsonl (also .gz, .xz), a store, X.npz,Y.npz."),
+    typer.Argument(metavar="DATA", help=f"Rows with labels: {FORMS}."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
 Jobs = Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")]
@@ -36,6 +46,9 @@ def train_method(
     min_df: Annotated[int | None, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)] = None,
     max_features: MaxFeatures = None,
     smooth_idf: SmoothIdf = False,
+    text_column: TextColumn = None,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     cluster: Annotated[
@@ -56,14 +69,16 @@ def train_method(
     json: show.JsonOption = False,
 ) -> None:
     """Stopped at any moment, even killed, the same command goes on where it stopped and ends with the same bytes.
-    Another recipe or other data is refused. From JSON lines ({"text": ..., "labels": \\[...]}) features are learned and
-    remembered, and predict takes text.
+    Another recipe or other data is refused. From texts (a table with the columns text and labels, or JSON lines with
+    such fields) features are learned and remembered, and predict takes text.
 
     Many machines train one run: with --cluster over Dask, or without any engine by --share, any number of shares at the
     same time into one folder on a shared disk. The share that finds the others finished completes the run. Exit code 3
     says that this command has more to do.
 
     Example: unmissed train METHOD train.jsonl.xz --run laws --min-df 3
+
+    Example: unmissed train METHOD posts.csv --text-column body --labels-column tags --run posts
 
     Example: unmissed train METHOD store --run laws --share 3/16 --for 50m
 
@@ -76,7 +91,8 @@ def train_method(
     model = make_model(method, params)
     part = _share(share, time, finish)
     text = {"ngrams": ngrams, "min_df": min_df, "max_features": max_features, "smooth": smooth_idf or None}
-    dataset = _load_training_set(data, text, header=not no_header, one_based=one_based)
+    columns = columns_of(text_column, labels_column, separator)
+    dataset = _load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
     try:
         with show.progress_bar(f"training {model.unit}") as progress, cluster_executor(cluster) as executor:
             trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
@@ -104,6 +120,9 @@ def extend(
     run: RunFolder,
     data: Data,
     jobs: Jobs = None,
+    text_column: TextColumn = None,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
@@ -122,7 +141,8 @@ def extend(
 
     text = open_run(run).text
     with show.progress_bar("reading") as progress:
-        dataset = load(data, text=text, header=not no_header, one_based=one_based, progress=progress)
+        columns = columns_of(text_column, labels_column, separator)
+        dataset = load(data, text=text, columns=columns, header=not no_header, one_based=one_based, progress=progress)
     with show.progress_bar("training labels") as progress:
         trained = extend_run(run, dataset, n_jobs=jobs, progress=progress)
     _tell(trained, json)
@@ -173,18 +193,18 @@ def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: boo
         raise typer.Exit(3)
 
 
-def _load_training_set(data: str, text: dict[str, Any], *, header: bool, one_based: bool) -> Any:
+def _load_training_set(data: str, text: dict[str, Any], **reading: Any) -> Any:
     from unmissed.data import TextFeatures, load
-    from unmissed.data.sources import holds_text
+    from unmissed.data.forms import holds_text
 
     options = {name: value for name, value in text.items() if value is not None}
     if options and not holds_text(data):
         names = ", ".join("--" + name.replace("_", "-") for name in options)
-        raise InputError(f"{data}: holds features already; {names} is for text (JSON lines)")
+        raise InputError(f"{data}: holds features already; {names} is for text")
     if "ngrams" in options:
         options["ngrams"] = (1, options["ngrams"])
     with show.progress_bar("reading") as progress:
-        return load(data, text=TextFeatures(**options), header=header, one_based=one_based, progress=progress)
+        return load(data, text=TextFeatures(**options), progress=progress, **reading)
 
 
 def _tell(run: "Run", json: bool) -> None:

@@ -1,6 +1,7 @@
 """Files and text in, sparse matrices out."""
 
 from unmissed.data import catalog
+from unmissed.data.columns import Columns
 from unmissed.data.dataset import Dataset
 from unmissed.data.sources import load, load_labels, read_texts, save
 from unmissed.data.store import open_store, write_store
@@ -9,6 +10,7 @@ from unmissed.data.text import TextFeatures
 from unmissed.data.xmc_text import write_xmc
 
 __all__ = [
+    "Columns",
     "Corpus",
     "Dataset",
     "TextFeatures",

@@ -1,4 +1,4 @@
-"""JSON lines of any length into a store in bounded memory: a pass for terms and labels, a pass for rows.
+"""Documents in any number into a store in bounded memory: a pass for terms and labels, a pass for rows.
 
 What is held is the vocabulary, the labels' names, and a few blocks of lines; rows go to files as they are made. Blocks
 are worked on by processes, in the order of the file, so that the store is the same for any number of them.
@@ -22,7 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data.dataset import Dataset
-from unmissed.data.json_lines import documents, labels_of, text_of
+from unmissed.data.documents import Reading
+from unmissed.data.forms import form_of
+from unmissed.data.json_lines import documents
 from unmissed.data.names import titles_beside
 from unmissed.data.store import write_store
 from unmissed.data.streams import line_blocks
@@ -43,12 +45,24 @@ class Block(NamedTuple):
     path: str
     first: int
     content: bytes
+    reading: Reading
 
     def read(self) -> list[tuple[str, list[str]]]:
         """Return the text and the labels of each line."""
         numbered = enumerate(self.content.split(b"\n")[:-1], start=self.first)
         found = documents(self.path, ((number, line.removesuffix(b"\r")) for number, line in numbered))
-        return [(text_of(where, one), labels_of(where, one)) for where, one in found]
+        columns = self.reading.columns
+        return [(columns.text_of(where, one), columns.labels_of(where, one)) for where, one in found]
+
+
+class Pairs(NamedTuple):
+    """Documents of another form than lines: they were taken apart when they were read."""
+
+    held: list[tuple[str, list[str]]]
+
+    def read(self) -> list[tuple[str, list[str]]]:
+        """Return the text and the labels of each document."""
+        return self.held
 
 
 @dataclass
@@ -74,7 +88,7 @@ class FindTerms:
 
     text: TextFeatures
 
-    def __call__(self, block: Block) -> Found:
+    def __call__(self, block: Block | Pairs) -> Found:
         """Count the documents of each term, and collect labels; occurrences only where terms are chosen by them."""
         found = Found()
         for text, labels in block.read():
@@ -107,7 +121,7 @@ class MakeRows:
         if len(self.columns) != len(names):
             raise InputError("label names are not unique; labels cannot be matched by name")
 
-    def __call__(self, block: Block) -> Part:
+    def __call__(self, block: Block | Pairs) -> Part:
         """Weigh the terms of each document, and number its labels."""
         read = block.read()
         X = self.text.transform([text for text, _ in read])
@@ -128,46 +142,49 @@ def convert_text(
     *,
     text: TextFeatures | None = None,
     like: Dataset | None = None,
+    reading: Reading | None = None,
     n_jobs: int = 1,
     progress: Progress = silent,
 ) -> None:
-    """Write JSON lines as a store; it is the one that `load` and `save` would have made.
+    """Write JSON lines, a table or another form of texts as a store, the one that `load` and `save` would have made.
 
     Parameters
     ----------
-    source : the file, plain, gzip or xz
+    source : the file or folder
     target : the new folder
     text : how text becomes features; learned from the file
     like : the training set, whose features and labels a test set gets
+    reading : where the source keeps texts and labels
     n_jobs : processes; no effect on the store
-    progress : told how many bytes of the file are read, in each pass
+    progress : told how much of the file is read, in each pass
     """
+    blocks = _Blocks(source, reading or Reading(), progress)
     if like is not None:
         if like.text is None or like.label_names is None:
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
         text, names, titles = like.text, like.label_names, like.label_titles
     else:
-        text, names = _learn(source, replace(TextFeatures() if text is None else text), n_jobs, progress)
+        text, names = _learn(blocks, replace(TextFeatures() if text is None else text), n_jobs)
         titles = titles_beside(source, names)
     place = Path(target)
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
     try:
         with _Written(aside) as written:
-            for part in _each(MakeRows(text, names), source, n_jobs, progress):
+            for part in _each(MakeRows(text, names), blocks, n_jobs):
                 written.add(part)
         write_store(written.dataset(source, text, names, titles), target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _learn(source: PathLike, text: TextFeatures, n_jobs: int, progress: Progress) -> tuple[TextFeatures, list[str]]:
+def _learn(blocks: _Blocks, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:
     """Do the first pass: learn the terms and their weights, and the names of the labels."""
     found = Found()
-    for one in _each(FindTerms(text), source, n_jobs, progress):
+    for one in _each(FindTerms(text), blocks, n_jobs):
         found.add(one)
     if not found.n_documents:
-        raise InputError(f"{source}: holds no documents; expected one JSON object a line")
+        raise InputError(f"{blocks.source}: holds no documents")
     text.learn(found.frequency, found.occurrences, found.n_documents)
     return text, sorted(found.labels)
 
@@ -202,7 +219,7 @@ class _Written:
         }
         n_samples = indptr["n_features"].size - 1
         if not n_samples:
-            raise InputError(f"{source}: holds no documents; expected one JSON object a line")
+            raise InputError(f"{source}: holds no documents")
         assert text.terms_ is not None
         X = (self._map("values", np.float32), self._wide("features"), indptr["n_features"])
         marks = self._wide("labels")
@@ -241,18 +258,18 @@ def _begin(work: Any) -> None:
     _work = work
 
 
-def _do(block: Block) -> Any:
+def _do(block: Block | Pairs) -> Any:
     return _work(block)
 
 
-def _each(work: Callable[[Block], Any], source: PathLike, n_jobs: int, progress: Progress) -> Iterator[Any]:
+def _each(work: Callable[[Any], Any], blocks: _Blocks, n_jobs: int) -> Iterator[Any]:
     """Yield what a pass makes of each block, in the order of the file; few blocks are held at a time."""
     if n_jobs == 1:
-        yield from map(work, _blocks(source, progress))
+        yield from map(work, blocks)
         return
     with _processes(n_jobs, work) as pool:
         waiting: deque[Future[Any]] = deque()
-        for block in _blocks(source, progress):
+        for block in blocks:
             waiting.append(pool.submit(_do, block))
             if len(waiting) > 2 * n_jobs:
                 yield waiting.popleft().result()
@@ -271,14 +288,38 @@ def _processes(n_jobs: int, work: Any) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _blocks(source: PathLike, progress: Progress) -> Iterator[Block]:
-    """Give a file in blocks of whole lines."""
-    first, kept = 1, bytearray()
-    for buffer, end, _ in line_blocks(source, progress):
-        kept += buffer[:end]
-        if len(kept) >= _BLOCK:
-            yield Block(str(source), first, bytes(kept))
-            first += kept.count(b"\n")
-            kept.clear()
-    if kept:
-        yield Block(str(source), first, bytes(kept))
+@dataclass(frozen=True)
+class _Blocks:
+    """A source in blocks, as often as it is gone over."""
+
+    source: PathLike
+    reading: Reading
+    progress: Progress
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._lines() if form_of(self.source) == "json" else self._pairs()
+
+    def _lines(self) -> Iterator[Block]:
+        """Give a file in blocks of whole lines."""
+        first, kept = 1, bytearray()
+        for buffer, end, _ in line_blocks(self.source, self.progress):
+            kept += buffer[:end]
+            if len(kept) >= _BLOCK:
+                yield Block(str(self.source), first, bytes(kept), self.reading)
+                first += kept.count(b"\n")
+                kept.clear()
+        if kept:
+            yield Block(str(self.source), first, bytes(kept), self.reading)
+
+    def _pairs(self) -> Iterator[Pairs]:
+        """Give documents, some millions of characters at a time."""
+        held: list[tuple[str, list[str]]] = []
+        size = 0
+        for text, labels in self.reading.pairs(self.source, self.progress):
+            held.append((text, labels))
+            size += len(text) + 64 * (1 + len(labels))
+            if size >= _BLOCK:
+                yield Pairs(held)
+                held, size = [], 0
+        if held:
+            yield Pairs(held)

@@ -75,8 +75,10 @@ def write_names_beside(path: str | os.PathLike[str], filename: str, names: Seque
     write_text(beside, text)
 
 
-def titles_beside(path: str | os.PathLike[str], names: Sequence[str]) -> list[str] | None:
+def titles_beside(path: str | os.PathLike[str] | Any, names: Sequence[str]) -> list[str] | None:
     """Read readable names from `label_names.tsv` (identifier, tab, name) beside `path`, if it is there."""
+    if not isinstance(path, str | os.PathLike):  # a data frame lies nowhere
+        return None
     beside = Path(path).parent / "label_names.tsv"
     if not beside.is_file():
         return None

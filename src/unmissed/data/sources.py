@@ -6,13 +6,15 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from unmissed.archive import MANIFEST
-from unmissed.data import json_lines
+from unmissed.data.columns import Columns
 from unmissed.data.dataset import Dataset
+from unmissed.data.documents import Reading, Source, binarize, name_of
+from unmissed.data.forms import JSON, form_of, holds_text
 from unmissed.data.names import names_beside, titles_beside
 from unmissed.data.npz import read_pair, split_pair, write_npz
 from unmissed.data.store import open_labels, open_store, write_store
@@ -24,33 +26,40 @@ from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 PathLike = str | os.PathLike[str]
-_XMC = (".txt", ".svm", ".xmc")
-_JSON = (".jsonl", ".ndjson")
-_FORMS = "a store folder, .txt (XMC text) or .jsonl, both also .gz or .xz, or a pair 'X.npz,Y.npz'"
+
+__all__ = ["holds_text", "load", "load_labels", "read_texts", "save", "target_form"]
 
 
 def load(
-    path: PathLike,
+    path: Source,
     *,
     like: Dataset | None = None,
-    text: TextFeatures | None = None,
+    text: TextFeatures | str | None = None,
+    labels: str | None = None,
+    columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
 ) -> Dataset:
-    """Read a data set: XMC text, JSON lines, a store folder, or a pair of `.npz` files.
+    """Read a data set: XMC text, a store folder, a pair of `.npz` files, or texts with labels.
+
+    Texts come from JSON lines, CSV, TSV, Parquet (with pyarrow), a folder of texts with files of tags, or a data frame.
 
     Parameters
     ----------
-    path : the file or folder; for a pair of scipy's files `X.npz,Y.npz`
+    path : the file or folder, or a data frame; for a pair of scipy's files `X.npz,Y.npz`
     like : the training set. Text goes through its text features, labels are matched to its label names (unknown ones
         are left out and counted in `n_unknown_labels`), and sizes must agree.
-    text : how JSON lines become features; fitted on this file, unless it is fitted already
-    header, one_based : for XMC text: whether the first line holds the sizes, whether indices begin with 1
+    text : how texts become features; fitted on this file, unless it is fitted already. Or the column of the texts
+    labels : the column of the labels, short for `columns=Columns(labels=...)`
+    columns : where a table, or JSON lines, keep texts, labels and ids, and what stands between labels
+    header, one_based : for XMC text: whether the first line holds the sizes, whether indices begin with 1. A table
+        without a header has columns 1, 2, 3 and so on
     """
-    form = _form(path)
-    if form == "json":
-        return _load_json(path, like, text, progress)
+    form = form_of(path)
+    columns = _columns(columns, text, labels)
+    if holds_text(path):
+        return _load_texts(path, like, None if isinstance(text, str) else text, Reading(columns, header), progress)
     if form == "xmc":
         dataset = _load_xmc(path, like, header, one_based, progress)
     elif form == "npz":
@@ -66,6 +75,8 @@ def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> No
     Nothing that exists is overwritten.
     """
     form = target_form(path)
+    if form == "json":
+        raise InputError(f"{path}: JSON lines hold texts, and a data set holds features; convert the file of the texts")
     if form == "npz":
         write_npz(dataset, _pair(path))
     elif form == "xmc":
@@ -77,22 +88,25 @@ def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> No
 def target_form(path: PathLike) -> str:
     """Return the form in which `save` would write to this path, or say why it would not."""
     pair, suffix = split_pair(path), bare_suffix(path)
-    if pair is None and suffix not in (".txt", ""):
-        raise InputError(f"{path}: cannot write {suffix}; expected a folder, .txt, .txt.gz, .txt.xz or 'X.npz,Y.npz'")
+    if pair is None and suffix not in (".txt", "", *JSON):
+        raise InputError(
+            f"{path}: cannot write {suffix}; expected a folder, .txt, .jsonl, both also .gz or .xz, or 'X.npz,Y.npz'"
+        )
     for place in pair or (Path(path),):
         if place.exists():
             raise InputError(f"{place}: exists already; remove it or choose another name")
     if pair is not None:
         return "npz"
-    return "xmc" if suffix == ".txt" else "store"
+    return {".txt": "xmc", "": "store"}.get(suffix, "json")
 
 
 def load_labels(
-    path: PathLike,
+    path: Source,
     *,
     like_names: list[str] | None = None,
     n_labels: int | None = None,
     keep_unknown: bool = False,
+    columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
@@ -101,10 +115,10 @@ def load_labels(
 
     With `keep_unknown` these marks stay: their labels get columns behind those of `like_names`, sorted by name.
     """
-    form = _form(path)
-    if form == "json":
-        label_lists = json_lines.read_label_lists(path, progress)
-        return json_lines.binarize(label_lists, like_names, keep_unknown=keep_unknown)
+    form = form_of(path)
+    if holds_text(path):
+        label_lists, _ = Reading(columns or Columns(), header).label_lists(path, progress)
+        return binarize(label_lists, like_names, keep_unknown=keep_unknown)
     wanted = n_labels if like_names is None else len(like_names)
     n_missing = 0  # what was left out when a store was made
     if form == "xmc":
@@ -123,48 +137,19 @@ def load_labels(
     return Y, names if like_names is None else like_names, n_missing + n_unknown
 
 
-def read_texts(path: PathLike, progress: Progress = silent) -> list[str]:
-    """Read the texts of JSON lines; their labels need not be there."""
-    if _form(path) != "json":
-        raise InputError(f"{path}: holds no texts; expected JSON lines ({', '.join(_JSON)}, also .gz or .xz)")
-    return json_lines.read_texts(path, progress)
+def read_texts(path: Source, progress: Progress = silent, *, columns: Columns | None = None) -> list[str]:
+    """Read the texts of JSON lines or a table; their labels need not be there."""
+    if not holds_text(path):
+        raise InputError(f"{path}: holds no texts; expected JSON lines ({', '.join(JSON)}, also .gz or .xz) or a table")
+    return Reading(columns or Columns()).texts_and_ids(path, progress)[0]
 
 
-def holds_text(path: PathLike) -> bool:
-    """Tell whether this path is JSON lines, that is, whether its features have to be made from text."""
-    return _form(path) == "json"
-
-
-def _form(path: PathLike) -> str:
-    """Return `store`, `npz`, `json` or `xmc`, or say what would have been expected."""
-    if split_pair(path) is not None:
-        return "npz"
-    place = Path(path)
-    if place.is_dir():
-        if (place / MANIFEST).is_file():
-            return "store"
-        beside = ("labels.txt", "features.txt")
-        inside = sorted(e.name for e in place.iterdir() if bare_suffix(e) in _XMC + _JSON and e.name not in beside)
-        hint = f"; did you mean one of its files: {', '.join(inside[:5])}?" if inside else ""
-        if any(_is_idx(entry) for entry in place.iterdir()):
-            hint = "; it holds idx files (as MNIST's), which are no multi-label data set"
-        raise InputError(f"{path}: a folder, but not a store (it has no {MANIFEST}){hint}")
-    if not place.exists():
-        raise InputError(f"{path}: no such file or folder")
-    suffix = bare_suffix(place)
-    if suffix in _JSON:
-        return "json"
-    if suffix in _XMC:
-        return "xmc"
-    if suffix == ".npz":
-        raise InputError(f"{path}: one half of a data set; give both files as 'X.npz,Y.npz'")
-    if _is_idx(place):
-        raise InputError(f"{path}: an idx file of images or classes (as MNIST's), not a multi-label data set")
-    raise InputError(f"{path}: cannot tell the format by the name; expected {_FORMS}")
-
-
-def _is_idx(path: Path) -> bool:
-    return "-idx" in path.name and "ubyte" in path.name
+def _columns(columns: Columns | None, text: Any, labels: str | None) -> Columns:
+    """Return the columns with those that were named apart."""
+    named = {"text": text} if isinstance(text, str) else {}
+    if labels is not None:
+        named["labels"] = labels
+    return dataclasses.replace(columns or Columns(), **named)
 
 
 def _pair(path: PathLike) -> tuple[Path, Path]:
@@ -191,15 +176,15 @@ def _load_xmc(path: PathLike, like: Dataset | None, header: bool, one_based: boo
     )
 
 
-def _load_json(path: PathLike, like: Dataset | None, text: TextFeatures | None, progress: Progress) -> Dataset:
+def _load_texts(
+    path: Source, like: Dataset | None, text: TextFeatures | None, reading: Reading, progress: Progress
+) -> Dataset:
     if like is not None:
         if like.text is None or like.label_names is None:
-            raise InputError(f"{path}: holds texts, but the training set's features were not made from text")
+            raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
-    texts, label_lists = json_lines.read_documents(path, progress)
-    if not texts:
-        raise InputError(f"{path}: holds no documents; expected one JSON object a line")
-    Y, names, n_unknown = json_lines.binarize(label_lists, None if like is None else like.label_names)
+    texts, label_lists = reading.texts_and_labels(path, progress)
+    Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
     if text is not None and text.is_fitted:
         X = text.transform(texts, progress=progress)
     else:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from unmissed.data import json_lines
+from unmissed.data.columns import Columns
+from unmissed.data.documents import Reading, binarize
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
 from unmissed.data.text import TextFeatures
@@ -38,6 +39,7 @@ def survey(
     tests: Sequence[PathLike] = (),
     *,
     text: TextFeatures | None = None,
+    columns: Columns | None = None,
     count_features: bool = True,
     header: bool = True,
     one_based: bool = False,
@@ -45,13 +47,13 @@ def survey(
 ) -> Survey:
     """Describe a training file and any number of test files; the features of texts are counted, not computed.
 
-    `text` says what a term is where features come from text. Labels are the same if they have the same name, or, where
-    files have no names, the same number.
+    `text` says what a term is where features come from text, `columns` where a table keeps texts and labels. Labels
+    are the same if they have the same name, or, where files have no names, the same number.
     """
     n_features: int | None = None
     if holds_text(train):
-        texts, label_lists = json_lines.read_documents(train, progress)
-        Y, names, _ = json_lines.binarize(label_lists)
+        texts, label_lists = Reading(columns or Columns(), header).texts_and_labels(train, progress)
+        Y, names, _ = binarize(label_lists)
         known: list[str] | None = names
         if count_features:
             n_features = (text or TextFeatures()).count_terms(texts, progress)
@@ -61,7 +63,9 @@ def survey(
     blocks, everything = [Y], known
     for path in tests:
         n_labels = Y.shape[1] if known is None or not header else None  # a file without header cannot know better
-        Z, other, _ = load_labels(path, n_labels=n_labels, header=header, one_based=one_based, progress=progress)
+        Z, other, _ = load_labels(
+            path, n_labels=n_labels, columns=columns, header=header, one_based=one_based, progress=progress
+        )
         Z, everything = _join_columns(path, Z, other, everything, Y.shape[1])
         blocks.append(Z)
     n_columns = blocks[-1].shape[1]

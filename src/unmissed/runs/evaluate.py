@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.data import load_labels
-from unmissed.data.sources import holds_text
+from unmissed.data import Columns, load_labels
+from unmissed.data.documents import Reading
+from unmissed.data.forms import holds_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, evaluate, merge
@@ -47,6 +49,7 @@ def evaluate_ranking(
     measuring: Measuring | None = None,
     *,
     against: PathLike | None = None,
+    columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
@@ -61,15 +64,17 @@ def evaluate_ranking(
         Labels of the truth are matched to those of the training set by name where they have names. A table of
         propensities, or one for all labels, needs no training set; results by decile then are left out.
     measuring : Measuring
+    columns : where truth and training set, if they are tables, keep their labels and ids
     header, one_based : for XMC text, data and scores alike
     """
     measuring = measuring or Measuring()
     reading: dict[str, Any] = {"header": header, "one_based": one_based, "progress": progress}
-    known = _read_truth(truth, train, measuring, reading)
+    known = _read_truth(truth, train, measuring, {**reading, "columns": columns})
+    ids = partial(_row_ids, truth, Reading(columns or Columns(), header))
     pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
 
     def measure(path: PathLike) -> Evaluation:
-        one = read_ranking(path, known.wanted, _depth(measuring, pairs), **reading)
+        one = read_ranking(path, known.wanted._replace(ids=ids), _depth(measuring, pairs), **reading)
         one.check_names(known.wanted.names, str(truth if train is None else train))
         return _measure(one, known, pairs, measuring)
 
@@ -152,7 +157,7 @@ def _read_truth_alone(truth: PathLike, propensity: Propensity, reading: dict[str
     if not isinstance(propensity, FromTable | Constant):
         raise InputError("propensities come from the counts of the training set: name it, or a table of propensities")
     if holds_text(truth):
-        raise InputError(f"{truth}: labels of JSON lines have no numbers of their own; name the training set")
+        raise InputError(f"{truth}: labels of texts have no numbers of their own; name the training set")
     n_labels = propensity.values.size if isinstance(propensity, FromTable) else None
     Y, names, n_left_out = load_labels(truth, n_labels=n_labels, **reading)
     p = propensity.values if isinstance(propensity, FromTable) else np.full(Y.shape[1], propensity.p)
@@ -171,6 +176,11 @@ def _training_labels(
     Y, names, _ = load_labels(train, **reading)
     counts = np.asarray(Y.sum(axis=0)).ravel().astype(np.int64)
     return names, counts, Y.shape[0], propensity.fit(counts, Y.shape[0])
+
+
+def _row_ids(truth: PathLike, reading: Reading) -> list[str] | None:
+    """Return the ids of the truth's rows, read when a table names rows by theirs."""
+    return reading.label_lists(truth)[1] if holds_text(truth) else None
 
 
 def _depth(measuring: Measuring, pairs: npt.NDArray[np.int64] | None) -> int:

@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from unmissed.data import load
-from unmissed.data.json_lines import read_texts_and_ids
+from unmissed.archive import MANIFEST
+from unmissed.data import Columns, load
+from unmissed.data.documents import Reading
+from unmissed.data.forms import holds_text
 from unmissed.data.npz import read_matrix
-from unmissed.data.sources import holds_text
 from unmissed.data.streams import write_stream
+from unmissed.data.text_folder import documents as documents_of_folder
+from unmissed.data.text_folder import is_text_folder
 from unmissed.errors import InputError
 from unmissed.files import open_regular, read_text, reading
 from unmissed.matrices import check_X
@@ -36,23 +39,28 @@ def read_rows(
     run: Run,
     path: str | os.PathLike[str],
     *,
+    columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[Any, list[str] | None]:
     """Read what is to be ranked, texts or features, and the rows' ids where they have any; labels need not be there.
 
-    Texts come from JSON lines or, where the run was trained on text, one per line from standard input (`-`) or a
-    `.txt` file that does not begin with the sizes of XMC text. Features come from any other form that `load` reads.
+    Texts come from JSON lines, tables and the other forms that hold texts, or, where the run was trained on text, one
+    per line from standard input (`-`) or a `.txt` file that does not begin with the sizes of XMC text, or one per
+    `.txt` file of a folder. Features come from any other form that `load` reads.
     """
     if _is_plain_text(run, path):
         return _texts_of_lines(path), None
+    if run.text is not None and is_text_folder(path, labels=False) and not (Path(path) / MANIFEST).is_file():
+        found = [document for _, document in documents_of_folder(path, Columns(), ["text"], progress=progress)]
+        return [document["text"] for document in found], [document["id"] for document in found]
     if str(path).lower().endswith(".npz") and "," not in str(path):
         X, names = check_X(read_matrix(path)), None
     elif holds_text(path):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
-        return read_texts_and_ids(path, progress)
+        return Reading(columns or Columns(), header).texts_and_ids(path, progress)
     else:
         dataset = load(path, header=header, one_based=one_based, progress=progress)
         X, names = dataset.X, dataset.feature_names

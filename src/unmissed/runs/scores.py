@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from unmissed.data.json_lines import documents
 from unmissed.data.npz import read_matrix
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.errors import InputError
@@ -21,17 +23,18 @@ from unmissed.runs.prediction import BREAKS
 
 PathLike = str | os.PathLike[str]
 _FORMS = (
-    "a ranking or a scipy sparse matrix (.npz), a matrix (.npy), XMC score text (.txt, also .gz or .xz), or a table as "
-    "`unmissed predict` writes it (.tsv)"
+    "a ranking or a scipy sparse matrix (.npz), a matrix (.npy), XMC score text (.txt, also .gz or .xz), or what "
+    "`unmissed predict` writes (.tsv, .csv, .jsonl)"
 )
 
 
 class Wanted(NamedTuple):
-    """What a file of scores has to fit: rows, labels and, where they are known, the labels' names."""
+    """What a file of scores has to fit: rows, labels and, where they are known, the labels' names and the rows' ids."""
 
     n_samples: int
     n_labels: int
     names: Sequence[str] | None
+    ids: Callable[[], Sequence[str] | None] = lambda: None
 
 
 def read_ranking(
@@ -49,7 +52,8 @@ def read_ranking(
     ----------
     path
         A `.npz` file as `Ranking.save` or `scipy.sparse.save_npz` writes it; a `.npy` file with a dense matrix of
-        scores; XMC score text, `label:score label:score ...` per row; or the table of `unmissed predict`, `.tsv`.
+        scores; XMC score text, `label:score label:score ...` per row; or what `unmissed predict` writes, `.tsv`, `.csv`
+        or `.jsonl`, whose rows are found by their ids where it has ids.
     wanted
         The rows and labels that the truth has.
     depth
@@ -62,8 +66,8 @@ def read_ranking(
         return Ranking.load(path) if _holds_ranking(path) else _ranked(path, read_matrix(path), wanted, depth)
     if suffix == ".npy":
         return _ranked(path, read_npy(path, "a matrix of scores"), wanted, depth)
-    if suffix == ".tsv":
-        return _read_table(path, wanted, progress)
+    if suffix in _TABLES:
+        return _read_table(path, wanted, depth, progress)
     if suffix in (".txt", ".xmc", ".score"):
         return _ranked(path, _read_text(path, wanted, header, one_based, progress), wanted, depth)
     if not Path(path).exists():
@@ -144,33 +148,33 @@ def _refuse_twice(path: PathLike, labels: list[int], ends: list[int]) -> None:
         raise InputError(f"{path}: row {rows[at]} scores label {labels[at]} twice")
 
 
-def _read_table(path: PathLike, wanted: Wanted, progress: Progress) -> Ranking:
-    """Read the table that `unmissed predict` writes: row, rank, label, perhaps a readable name, and score."""
+def _read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) -> Ranking:
+    """Read what `unmissed predict` writes: row or id, rank, label, perhaps a readable name, and score."""
     column = _columns(path, wanted)
+    rows: dict[str, int] | None = None
     places: list[tuple[int, int, int, float]] = []
-    fields: list[str] = []
-    for number, line in lines(path, progress):
-        words = line.decode("utf-8", errors="replace").split("\t")
-        if number == 1:
-            fields = words
-            if not {"row", "rank", "label", "score"} <= set(fields):
-                raise InputError(f"{path}:1: expected the columns row, rank, label and score, found {_shown(line)}")
-            continue
-        found = dict(zip(fields, words, strict=False))
+    for where, found in _TABLES[bare_suffix(path)](path, progress):
+        if "id" in found and rows is None:
+            rows = _rows_by_id(path, wanted.ids())
         try:
-            row, rank, score = int(found["row"]), int(found["rank"]), float(found["score"])
-            label = int(found["label"]) if column is None else column.get(found["label"], -1)
+            row = int(found["row"]) if rows is None else rows.get(found["id"], -1)
+            rank, score = int(found["rank"]), float(found["score"])
+            label = int(found["label"]) if column is None else column.get(found["label"].translate(BREAKS), -1)
         except (KeyError, ValueError):
-            raise InputError(f"{path}:{number}: expected row, rank, label and score, found {_shown(line)}") from None
+            raise InputError(f"{where}: expected row, rank, label and score, found {_short(found)}") from None
         if not (0 <= row < wanted.n_samples and 0 <= label < wanted.n_labels and rank >= 1):
+            name = f"row {row}" if rows is None else f"id {found['id']!r}"
             raise InputError(
-                f"{path}:{number}: row {row}, rank {rank}, label {found['label']!r}: expected a row below "
-                f"{wanted.n_samples}, a rank from 1 on and a label of the training set"
+                f"{where}: {name}, rank {rank}, label {found['label']!r}: expected "
+                f"{f'a row below {wanted.n_samples}' if rows is None else 'an id of the truth'}, a rank from 1 on and "
+                "a label of the training set"
             )
         places.append((row, rank - 1, label, score))
     depth = 1 + max((rank for _, rank, _, _ in places), default=0)
     if depth > wanted.n_labels:
         raise InputError(f"{path}: has rank {depth}, and there are {wanted.n_labels} labels")
+    if depth == wanted.n_labels:  # there is no label that could stand further down
+        depth = max(depth, needed)
     labels = np.full((wanted.n_samples, depth), -1, dtype=np.int32)
     scores = np.full(labels.shape, -np.inf, dtype=np.float32)
     for row, rank, label, score in places:
@@ -179,6 +183,61 @@ def _read_table(path: PathLike, wanted: Wanted, progress: Progress) -> Ranking:
         return Ranking.as_listed(labels, scores)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _rows_by_id(path: PathLike, ids: Sequence[str] | None) -> dict[str, int]:
+    if ids is None:
+        raise InputError(
+            f"{path}: names rows by their ids, and the rows of the truth have none; evaluate the .npz file"
+        )
+    rows = {name.translate(BREAKS): row for row, name in enumerate(ids)}
+    if len(rows) != len(ids):
+        raise InputError(
+            f"{path}: names rows by their ids, and two rows of the truth share one; evaluate the .npz file"
+        )
+    return rows
+
+
+def _tabbed(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
+    numbered = ((number, line.decode("utf-8", errors="replace").split("\t")) for number, line in lines(path, progress))
+    return _named(path, numbered)
+
+
+def _commas(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
+    texts = (line.decode("utf-8", errors="replace") + "\n" for _, line in lines(path, progress))
+    reader = csv.reader(texts)
+    try:
+        yield from _named(path, ((reader.line_num, words) for words in reader if words))
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: not a table with commas: {error}") from error
+
+
+def _named(path: PathLike, numbered: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give `file:line` and the fields of each line of a table by name; the first line has the names."""
+    _, names = next(numbered, (1, []))
+    if not {"rank", "label", "score"} <= set(names) or not {"row", "id"} & set(names):
+        found = _shown(" ".join(names).encode("utf-8", "replace"))
+        raise InputError(f"{path}:1: expected the columns row, rank, label and score, found {found}")
+    for number, words in numbered:
+        yield f"{path}:{number}", dict(zip(names, words, strict=False))
+
+
+def _objects(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give each label of JSON lines as a line of the table has it."""
+    for where, document in documents(path, lines(path, progress)):
+        row: dict[str, str] = {name: str(document[name]) for name in ("id", "row") if name in document}
+        listed = document.get("labels")
+        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+            raise InputError(f"{where}: expected 'labels' to be a list of objects with label and score")
+        for rank, one in enumerate(listed, start=1):
+            yield where, {**row, "rank": str(rank), **{name: str(one.get(name)) for name in ("label", "score")}}
+
+
+_TABLES = {".tsv": _tabbed, ".csv": _commas, ".jsonl": _objects}
+
+
+def _short(found: dict[str, str]) -> str:
+    return _shown("\t".join(map(str, found.values())).encode("utf-8", "replace"))
 
 
 def _columns(path: PathLike, wanted: Wanted) -> dict[str, int] | None:

@@ -1,0 +1,170 @@
+"""Columns: where a table of documents keeps texts, labels and ids, and how a cell of labels is taken apart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from unmissed.errors import InputError
+from unmissed.files import parse_json
+
+SEPARATOR = ";"
+_OTHERS = (",", "|", "\t", "\n")  # what else people put between labels
+_QUOTED = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?[0-9]{1,18}))\s*(,|\Z)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_SHORT = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of a table's columns, or of the fields of JSON lines.
+
+    Parameters
+    ----------
+    text : the column with the text
+    labels : the column with the labels
+    separator : what stands between the labels of a cell; `;` by default, and a list in brackets is read as a list
+    id : the column that names rows; it need not be there, unless it is not the default
+    """
+
+    text: str = "text"
+    labels: str = "labels"
+    separator: str | None = None
+    id: str = "id"
+
+    def __post_init__(self) -> None:
+        for name in ("text", "labels", "id"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"the {name} column is given by its name; got {getattr(self, name)!r}")
+        if self.separator is not None and not (isinstance(self.separator, str) and self.separator):
+            raise InputError(f"a separator is what stands between labels, such as ';'; got {self.separator!r}")
+
+    def text_of(self, where: str, document: Mapping[str, Any]) -> str:
+        """Return the text of a document, or say what it has instead."""
+        text = document.get(self.text)
+        if not isinstance(text, str):
+            raise InputError(f"{where}: expected {self.text!r} to be a string, found {_found(document, self.text)}")
+        return text
+
+    def labels_of(self, where: str, document: Mapping[str, Any]) -> list[str]:
+        """Return the labels of a document, or say what it has instead; a string needs a separator."""
+        labels = document.get(self.labels)
+        if isinstance(labels, str) and self.separator is not None:
+            labels = _split(labels, self.separator)
+        if not isinstance(labels, list):
+            found = _found(document, self.labels)
+            raise InputError(f"{where}: expected {self.labels!r} to be a list of identifiers, found {found}")
+        return [self._label(where, label) for label in labels]
+
+    def id_of(self, document: Mapping[str, Any]) -> str | None:
+        """Return the name of a row, a string or a whole number, or None where it has none."""
+        name = document.get(self.id)
+        return str(name) if isinstance(name, str | int) and not isinstance(name, bool) else None
+
+    def _label(self, where: str, label: Any) -> str:
+        if isinstance(label, bool) or not isinstance(label, str | int):
+            raise InputError(
+                f"{where}: expected each of {self.labels!r} to be a string or a whole number, found {kind_of(label)}"
+            )
+        name = str(label)
+        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise InputError(f"{where}: label {name!r} holds half of a surrogate pair and is no text")
+        return name
+
+
+@dataclass
+class LabelCells:
+    """Reads the label cells of one table, and in the end refuses a separator that was guessed wrong."""
+
+    path: str
+    columns: Columns
+    n_split: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+
+    def read(self, where: str, cell: Any) -> list[Any]:
+        """Return the labels of a cell; an empty one has none."""
+        if cell is None or (isinstance(cell, float) and cell != cell):
+            return []
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            return [cell]
+        if not isinstance(cell, str):
+            return _as_list(where, cell)
+        if self.columns.separator is not None:
+            return _split(cell, self.columns.separator)
+        stripped = cell.strip()
+        if stripped.startswith("[") and stripped.endswith("]"):
+            self.n_split += 1
+            return _parse_list(where, stripped)
+        if SEPARATOR in cell:
+            self.n_split += 1
+        self.others.update(other for other in _OTHERS if other in stripped)
+        return _split(cell, SEPARATOR)
+
+    def check(self) -> None:
+        """Refuse a table whose labels seem to have something else between them than the default."""
+        if self.n_split or not self.others:
+            return
+        other, n_cells = self.others.most_common(1)[0]
+        raise InputError(
+            f"{self.path}: no cell of {self.columns.labels!r} has {SEPARATOR!r} between labels, but {n_cells} have "
+            f"{other!r}; name the separator (--separator {other!r}, or {SEPARATOR!r} if it is part of names)"
+        )
+
+
+def _split(cell: str, separator: str) -> list[str]:
+    return [name for part in cell.split(separator) if (name := part.strip())]
+
+
+def _parse_list(where: str, cell: str) -> list[Any]:
+    """Read a list as JSON or Python write it."""
+    try:
+        return list(parse_json(cell))
+    except json.JSONDecodeError:
+        pass
+    except ValueError as error:
+        raise InputError(f"{where}: a list of labels was expected: {error}") from error
+    inside, place, found = cell[1:-1], 0, []
+    while place < len(inside):
+        one = _QUOTED.match(inside, place)
+        if one is None or one.end() == place:
+            raise InputError(f"{where}: expected a list of labels in quotes, found {inside[place : place + 40]!r}")
+        text = one[1] if one[1] is not None else one[2]
+        found.append(int(one[3]) if text is None else _ESCAPE.sub(_unescape, text))
+        place = one.end()
+    return found
+
+
+def _unescape(found: re.Match[str]) -> str:
+    code = found[1] or found[2] or found[3]
+    if code is None:
+        return _SHORT.get(found[4], found[4])
+    return chr(min(int(code, 16), 0x10FFFF))
+
+
+def _as_list(where: str, cell: Any) -> list[Any]:
+    """Return a list, a set or an array of labels as a list."""
+    if hasattr(cell, "tolist"):  # numpy's
+        cell = cell.tolist()
+    if isinstance(cell, set | frozenset):
+        cell = sorted(cell, key=str)
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return [cell]
+    if not isinstance(cell, list | tuple):
+        raise InputError(f"{where}: expected labels, found {kind_of(cell)}")
+    return list(cell)
+
+
+def _found(document: Mapping[str, Any], key: str) -> str:
+    return kind_of(document[key]) if key in document else "nothing"
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value of JSON or of a table is, in words."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    if isinstance(value, int | float | None) or type(value) in kinds:
+        return kinds.get(type(value), "a number")
+    return f"a {type(value).__name__}"

@@ -1,0 +1,126 @@
+"""CSV and TSV: a first line that names the columns, then a record per document; read line by line."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from unmissed.data.columns import Columns, LabelCells
+from unmissed.data.streams import bare_suffix, lines
+from unmissed.errors import InputError
+from unmissed.progress import Progress, silent
+
+_LONGEST = 1 << 26  # characters of a field; a quote that is never closed would swallow the rest of the file
+_MOST = 1 << 22  # delimiters in a line; each could be a field
+_DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
+SUFFIXES = tuple(_DELIMITERS)
+
+PathLike = str | os.PathLike[str]
+
+
+def documents(
+    path: PathLike,
+    columns: Columns,
+    needed: Collection[str],
+    *,
+    header: bool = True,
+    progress: Progress = silent,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give `file:line` and the needed cells of each record; the cell of labels as a list.
+
+    The delimiter is a tab in `.tsv`; in `.csv` the one of comma, semicolon and tab with which the first line has the
+    needed columns. Fields may stand in double quotes, as RFC 4180 has it, and then hold line breaks. Without a header
+    columns are called 1, 2, 3 and so on. A record with more or fewer fields than the first line is refused.
+    """
+    source = _Lines(path, progress)
+    first = source.first
+    if first is None:
+        raise InputError(f"{path}: holds no documents; expected a line of column names and a record per document")
+    delimiter, names = _first_line(path, first, columns, needed, header)
+    places = find_columns(f"{path}:1", names, columns, needed)
+    cells = LabelCells(str(path), columns)
+    for where, record in source.records(delimiter, skip_first=header):
+        if len(record) != len(names):
+            raise InputError(f"{where}: {len(record)} fields; the first line has {len(names)}")
+        document: dict[str, Any] = {name: record[place] for name, place in places.items()}
+        if columns.labels in needed:
+            document[columns.labels] = cells.read(where, document[columns.labels])
+        yield where, document
+    cells.check()
+
+
+def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Collection[str]) -> dict[str, int]:
+    """Return the place of each needed column, and of the ids' where there is one; refuse what is not there once."""
+    wanted = list(needed)
+    if columns.id in names or columns.id != Columns.id:
+        wanted.append(columns.id)
+    options = {columns.text: "--text-column", columns.labels: "--labels-column", columns.id: "--id-column"}
+    for name in wanted:
+        if names.count(name) != 1:
+            held = ", ".join(repr(one[:40]) for one in names[:20])
+            what = "no column" if name not in names else "more than one column"
+            raise InputError(f"{where}: there is {what} {name!r}; the columns are {held} ({options[name]} names one)")
+    return {name: names.index(name) for name in wanted}
+
+
+class _Lines:
+    """The lines of a file as text, the first one known beforehand."""
+
+    def __init__(self, path: PathLike, progress: Progress) -> None:
+        self.path = path
+        self._numbered = lines(path, progress)
+        self._kept = next(self._numbered, None)
+        self.first = None if self._kept is None else self._text(*self._kept)
+
+    def records(self, delimiter: str, *, skip_first: bool) -> Iterator[tuple[str, list[str]]]:
+        """Give `file:line` and the fields of each record; blank lines are stepped over."""
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))  # one number for the whole process; never lowered
+        reader = csv.reader(self._texts(delimiter), delimiter=delimiter, strict=True)
+        while True:
+            where = f"{self.path}:{reader.line_num + 1}"
+            try:
+                record = next(reader, None)
+            except csv.Error as error:
+                raise InputError(f"{where}: a record cannot be read, up to line {reader.line_num}: {error}") from error
+            if record is None:
+                return
+            if skip_first:
+                skip_first = False
+            elif record:
+                yield where, record
+
+    def _texts(self, delimiter: str) -> Iterator[str]:
+        sign = delimiter.encode()
+        if self._kept is not None:
+            yield self._text(*self._kept)
+        for number, line in self._numbered:
+            if line.count(sign) > _MOST:
+                raise InputError(f"{self.path}:{number}: a line of more than {_MOST} fields; is this another format?")
+            yield self._text(number, line)
+
+    def _text(self, number: int, line: bytes) -> str:
+        try:
+            return line.decode("utf-8") + "\n"
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self.path}:{number}:{error.start + 1}: expected UTF-8 text, found byte 0x{line[error.start]:02X}"
+            ) from None
+
+
+def _first_line(
+    path: PathLike, line: str, columns: Columns, needed: Collection[str], header: bool
+) -> tuple[str, list[str]]:
+    """Return the delimiter and the names of the columns."""
+    found: list[tuple[str, list[str]]] = []
+    for delimiter in _DELIMITERS[bare_suffix(path)]:
+        try:
+            record = next(csv.reader([line[:_LONGEST]], delimiter=delimiter, strict=True))
+        except csv.Error as error:
+            raise InputError(f"{path}:1: the names of columns cannot be read: {error}") from error
+        names = [name.strip() for name in record] if header else [str(place + 1) for place in range(len(record))]
+        if set(needed) <= set(names):
+            return delimiter, names
+        found.append((delimiter, names))
+    return max(found, key=lambda one: len(one[1]))

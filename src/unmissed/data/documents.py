@@ -1,0 +1,132 @@
+"""Documents from whatever holds texts and labels: JSON lines, CSV and TSV, Parquet, folders of texts, data frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from unmissed.data import delimited, json_lines, parquet, text_folder
+from unmissed.data.columns import Columns
+from unmissed.data.forms import form_of
+from unmissed.data.streams import lines
+from unmissed.errors import InputError
+from unmissed.matrices import assemble
+from unmissed.progress import Progress, silent
+
+Source = str | os.PathLike[str] | Any
+"""A path, or a data frame."""
+
+
+class Reading(NamedTuple):
+    """How documents are read: their columns, and whether the first line of a table names them."""
+
+    columns: Columns = Columns()
+    header: bool = True
+
+    def documents(
+        self, source: Source, needed: Collection[str], progress: Progress = silent
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give where each document is, and its needed columns."""
+        form = form_of(source)
+        if form == "json":
+            return json_lines.documents(source, lines(source, progress))
+        if form == "table":
+            return delimited.documents(source, self.columns, needed, header=self.header, progress=progress)
+        reader = {"parquet": parquet.documents, "folder": text_folder.documents, "frame": parquet.frame_documents}[form]
+        return reader(source, self.columns, needed, progress=progress)
+
+    def texts_and_ids(self, source: Source, progress: Progress = silent) -> tuple[list[str], list[str] | None]:
+        """Read texts and the names of rows; None where not every row has one. Labels need not be there."""
+        texts, ids = [], []
+        for where, document in self.documents(source, [self.columns.text], progress):
+            texts.append(self.columns.text_of(where, document))
+            name = self.columns.id_of(document)
+            if name is not None:
+                ids.append(name)
+        if self.columns.id != Columns.id and len(ids) != len(texts):
+            raise InputError(f"{source}: not every row has {self.columns.id!r}, a string or a whole number")
+        return texts, ids if len(ids) == len(texts) else None
+
+    def label_lists(self, source: Source, progress: Progress = silent) -> tuple[list[list[str]], list[str] | None]:
+        """Read labels and the names of rows, None where not every row has one; texts need not be there."""
+        found, ids = [], []
+        for where, document in self.documents(source, [self.columns.labels], progress):
+            found.append(self.columns.labels_of(where, document))
+            name = self.columns.id_of(document)
+            if name is not None:
+                ids.append(name)
+        return found, ids if len(ids) == len(found) else None
+
+    def pairs(self, source: Source, progress: Progress = silent) -> Iterator[tuple[str, list[str]]]:
+        """Give the text and the labels of each document."""
+        columns = self.columns
+        for where, document in self.documents(source, [columns.text, columns.labels], progress):
+            yield columns.text_of(where, document), columns.labels_of(where, document)
+
+    def texts_and_labels(self, source: Source, progress: Progress = silent) -> tuple[list[str], list[list[str]]]:
+        """Read texts and labels."""
+        texts, label_lists = [], []
+        for text, labels in self.pairs(source, progress):
+            texts.append(text)
+            label_lists.append(labels)
+        if not texts:
+            raise InputError(f"{name_of(source)}: holds no documents")
+        return texts, label_lists
+
+    def write_lines(
+        self, source: Source, target: str | os.PathLike[str], progress: Progress = silent
+    ) -> tuple[int, int]:
+        """Write JSON lines with `text`, `labels` and, where rows have one, `id`; returns how many rows and labels."""
+        columns = self.columns
+        n_documents, names = 0, set()
+
+        def objects() -> Iterator[dict[str, Any]]:
+            nonlocal n_documents
+            for where, document in self.documents(source, [columns.text, columns.labels], progress):
+                text, labels = columns.text_of(where, document), columns.labels_of(where, document)
+                name = columns.id_of(document)
+                n_documents += 1
+                names.update(labels)
+                yield {**({} if name is None else {"id": name}), "text": text, "labels": labels}
+            if not n_documents:
+                raise InputError(f"{name_of(source)}: holds no documents")
+
+        json_lines.write_lines(target, objects())
+        return n_documents, len(names)
+
+
+def name_of(source: Source) -> str:
+    """Return what messages call a source."""
+    return "the data frame" if parquet.is_frame(source) else str(source)
+
+
+def binarize(
+    label_lists: Sequence[Sequence[str]], names: Sequence[str] | None = None, *, keep_unknown: bool = False
+) -> tuple[sparse.csr_matrix, list[str], int]:
+    """Return Y, its label names (sorted, unless given) and how many label marks were left out as unknown.
+
+    With `keep_unknown` none is left out: labels beyond the given names get columns behind theirs, in sorted order.
+    """
+    if names is None or keep_unknown:
+        known_names = set(names or ())
+        found = {name for labels in label_lists for name in labels if name not in known_names}
+        names = [*(names or ()), *sorted(found)]
+    column = {name: place for place, name in enumerate(names)}
+    if len(column) != len(names):
+        raise InputError("label names are not unique; labels cannot be matched by name")
+    pointers = np.zeros(len(label_lists) + 1, np.int64)
+    indices: list[int] = []
+    n_unknown = 0
+    for row, labels in enumerate(label_lists):
+        distinct = set(labels)
+        known = sorted(column[name] for name in distinct if name in column)
+        n_unknown += len(distinct) - len(known)
+        indices.extend(known)
+        pointers[row + 1] = len(indices)
+    marks = np.array(indices, dtype=np.int32)
+    Y = assemble(np.ones(marks.size, np.float32), marks, pointers, (len(label_lists), len(names)))
+    return Y, list(names), n_unknown

@@ -1,0 +1,107 @@
+"""A table of texts through every verb that takes data."""
+
+import csv
+import json
+
+import pytest
+
+from tests.cli.speaking import refused, said
+from tests.runs.corpora import write_texts
+
+COLUMNS = ["--text-column", "body", "--labels-column", "tags", "--separator", "|"]
+
+
+@pytest.fixture(scope="module")
+def posts(tmp_path_factory):
+    """A folder with posts.csv and the same as JSON lines."""
+    folder = tmp_path_factory.mktemp("posts")
+    documents = [json.loads(line) for line in write_texts(folder / "posts.jsonl").read_text().splitlines()]
+    with open(folder / "posts.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["number", "body", "tags"])
+        for number, one in enumerate(documents):
+            writer.writerow([f"post-{number}", one["text"], "|".join(one["labels"])])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(posts):
+    from unmissed.cli.app import run
+
+    with pytest.raises(SystemExit) as end:
+        run(["train", "dismec", f"{posts}/posts.csv", *COLUMNS, "--run", f"{posts}/run", "--jobs", "1"])
+    assert end.value.code == 0
+    return posts / "run"
+
+
+def test_statistics_of_a_table_are_those_of_the_same_json_lines(posts, capsys):
+    found = json.loads(said(capsys, "data", "stats", posts / "posts.csv", *COLUMNS, "--json"))
+    same = json.loads(said(capsys, "data", "stats", posts / "posts.jsonl", "--json"))
+    assert found["train"] | {"path": ""} == same["train"] | {"path": ""}
+    assert found["n_features"] == same["n_features"]
+
+
+def test_a_table_is_converted_into_a_store_and_into_json_lines(posts, tmp_path, capsys):
+    words = [posts / "posts.csv", *COLUMNS, "--id-column", "number"]
+    said(capsys, "data", "convert", words[0], tmp_path / "store", *words[1:])
+    said(capsys, "data", "convert", words[0], tmp_path / "back.jsonl.gz", *words[1:])
+    assert "rows with their texts" in said(capsys, "data", "convert", words[0], tmp_path / "back.jsonl", *words[1:])
+    digests = [
+        json.loads(said(capsys, "data", "convert", source, tmp_path / f"{number}", "--json"))["digest"]
+        for number, source in enumerate([tmp_path / "back.jsonl", tmp_path / "back.jsonl.gz", tmp_path / "store"])
+    ]
+    assert len(set(digests)) == 1
+    assert json.loads((tmp_path / "back.jsonl").read_text().splitlines()[1])["id"] == "post-1"
+    store, target = tmp_path / "store", tmp_path / "no.jsonl"
+    assert "holds features, whose texts are not known" in refused(capsys, "data", "convert", store, target)
+    assert "leave out --like" in refused(capsys, "data", "convert", words[0], target, "--like", store)
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+@pytest.mark.parametrize("ids", [True, False])
+def test_the_table_and_the_ranking_of_predict_give_the_same_figures(suffix, ids, posts, trained, tmp_path, capsys):
+    by_id = ["--id-column", "number"] if ids else []
+    said(capsys, "predict", trained, posts / "posts.csv", *COLUMNS[:2], *by_id, "--out", tmp_path / "best.npz")
+    said(capsys, "predict", trained, posts / "posts.csv", *COLUMNS[:2], *by_id, "--out", tmp_path / f"best{suffix}")
+    first = (tmp_path / f"best{suffix}").read_text().splitlines()[1]
+    assert ("post-" in first) == ids
+    words = ["--truth", posts / "posts.csv", "--train", trained, *COLUMNS[2:], *by_id, "--bootstrap", 0, "--json"]
+    figures, same = (
+        json.loads(said(capsys, "evaluate", tmp_path / name, *words))["figures"]
+        for name in ("best.npz", f"best{suffix}")
+    )
+    assert figures == same
+    assert figures["P@1"]["value"] > 0.5
+
+
+def test_ids_that_the_truth_does_not_have_are_refused(posts, trained, tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text("id\trank\tlabel\tscore\npost-x\t1\tfish\t1\n")
+    words = ["--truth", posts / "posts.csv", "--train", trained, *COLUMNS[2:]]
+    assert "names rows by their ids, and the rows of the truth have none" in refused(
+        capsys, "evaluate", tmp_path / "a.tsv", *words
+    )
+    words += ["--id-column", "number"]
+    assert "id 'post-x', rank 1" in refused(capsys, "evaluate", tmp_path / "a.tsv", *words)
+    twice = (posts / "posts.csv").read_text().replace("post-1,", "post-0,")
+    (tmp_path / "twice.csv").write_text(twice)
+    words[1] = tmp_path / "twice.csv"
+    assert "two rows of the truth share one" in refused(capsys, "evaluate", tmp_path / "a.tsv", *words)
+
+
+def test_damaged_tables_of_scores_are_refused(posts, trained, tmp_path, capsys):
+    words = ["--truth", posts / "posts.csv", "--train", trained, *COLUMNS[2:]]
+    for name, content, what in (
+        ("a.jsonl", '{"row": 0, "labels": [3]}\n', "expected 'labels' to be a list of objects"),
+        ("a.jsonl", '{"row": 0, "labels": [{"label": "fish"}]}\n', "expected row, rank, label and score"),
+        ("a.csv", "row,label\n", "expected the columns row, rank, label and score"),
+        ("a.csv", 'row,rank,label,score\n0,1,"fish,1\n', "expected row, rank, label and score"),
+    ):
+        (tmp_path / name).write_text(content)
+        assert what in refused(capsys, "evaluate", tmp_path / name, *words)
+
+
+def test_a_folder_of_texts_alone_is_ranked(trained, tmp_path, capsys):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text("cod and net")
+    lines = said(capsys, "predict", trained, tmp_path / "texts", "--top", 1).splitlines()
+    assert lines[1].startswith("one\t1\tfish\t")
