@@ -48,12 +48,14 @@ def test_options_reach_the_recipe(texts, tmp_path, capsys):
 
 def test_it_speaks_json(texts, tmp_path, capsys):
     facts = json.loads(said(capsys, "train", "popularity", texts, "--run", tmp_path / "run", "--json"))
-    assert facts == {"run": str(tmp_path / "run"), "method": "popularity", "n_labels": 3, "certificate": None}
+    sizes = {"n_labels": 3, "n_trained": 3}
+    assert facts == {"run": str(tmp_path / "run"), "method": "popularity", **sizes, "certificate": None}
 
 
-def test_the_same_command_twice_is_no_error(texts, tmp_path, capsys):
-    for _ in range(2):
-        said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
+def test_the_same_command_twice_is_no_error_and_says_that_nothing_was_left_to_do(texts, tmp_path, capsys):
+    words = ["train", "dismec", texts, "--run", tmp_path / "run"]
+    assert "3 labels trained" in said(capsys, *words)
+    assert "3 labels, all trained before; nothing was left to do" in said(capsys, *words)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,50 @@ def test_another_recipe_for_the_same_folder_is_refused(texts, tmp_path, capsys):
 def test_extend_adds_the_labels_that_are_new(texts, tmp_path, capsys):
     said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
     more = write_texts(tmp_path / "more.jsonl", seed=1, extra="mix")
-    assert "dismec, 4 labels trained" in said(capsys, "extend", tmp_path / "run", more)
+    assert "dismec, 1 label trained; the run has 4 now" in said(capsys, "extend", tmp_path / "run", more)
     assert "has all 4 labels" in refused(capsys, "extend", tmp_path / "run", more)
+
+
+def all_of_one(path):
+    """Rows that all carry one new label and say nothing that old rows do not say."""
+    lines = [json.dumps({"text": text, "labels": ["new"]}) for text in ("cod of the pier", "the milk of the cow")]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_new_label_on_all_new_rows_is_not_given_to_everything(texts, tmp_path, capsys):
+    said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
+    said(capsys, "extend", tmp_path / "run", all_of_one(tmp_path / "more.jsonl"))
+    best = open_run(tmp_path / "run").rank(["the court and the judge", "appeal of the court"], 1)
+    assert [open_run(tmp_path / "run").label_names[label] for label in best.labels[:, 0]] == ["law", "law"]
+
+
+def test_without_old_rows_it_warns_and_the_new_label_is_given_to_everything(texts, tmp_path, capsys):
+    said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
+    words = ["extend", tmp_path / "run", all_of_one(tmp_path / "more.jsonl"), "--without-old-rows"]
+    with pytest.raises(SystemExit):
+        run([str(word) for word in words])
+    captured = capsys.readouterr()
+    assert "1 new labels learn from 2 rows alone" in captured.err
+    assert "1 of them are on every row" in captured.err
+    assert "1 label trained; the run has 4 now" in captured.out
+    best = open_run(tmp_path / "run").suggest("of the", 1)
+    assert best[0][0] == "new"
+
+
+def test_old_rows_that_moved_are_asked_for_and_must_be_the_same(texts, tmp_path, capsys):
+    moving, more = write_texts(tmp_path / "train.jsonl"), all_of_one(tmp_path / "more.jsonl")
+    said(capsys, "train", "dismec", moving, "--run", tmp_path / "run")
+    moving.rename(tmp_path / "moved.jsonl")
+    line = refused(capsys, "extend", tmp_path / "run", more)
+    assert f"its training data is not where it was, {moving}" in line
+    assert "--old-rows" in line
+    assert "--without-old-rows" in line
+    other = write_texts(tmp_path / "other.jsonl", seed=5)
+    assert "was not trained on the old rows" in refused(capsys, "extend", tmp_path / "run", more, "--old-rows", other)
+    other.rename(moving)
+    assert "is not what" in refused(capsys, "extend", tmp_path / "run", more)
+    assert "1 label trained" in said(capsys, "extend", tmp_path / "run", more, "--old-rows", tmp_path / "moved.jsonl")
 
 
 def test_labels_that_miss_the_tolerance_are_named_on_standard_error(tmp_path, capsys):

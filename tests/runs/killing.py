@@ -67,7 +67,7 @@ def at_every_write(root: Path) -> int:
     def work(folder: Path) -> None:
         train("dismec", some, folder, {"block_size": 4, "n_jobs": 1})
         if open_run(folder).n_labels < 9:
-            extend(folder, data, n_jobs=1)
+            extend(folder, data, old_rows=[some], n_jobs=1)
 
     return dying_everywhere(work, root)
 

@@ -234,8 +234,9 @@ def test_saving_counts_without_the_number_of_rows_is_refused(tmp_path):
 
 
 def test_a_run_that_was_extended_takes_a_table_of_all_propensities(tmp_path):
-    train("dismec", parts_of(TRAIN, range(24)), tmp_path / "run", PARAMS)
-    run = extend(tmp_path / "run", TRAIN)
+    some = parts_of(TRAIN, range(24))
+    train("dismec", some, tmp_path / "run", PARAMS)
+    run = extend(tmp_path / "run", TRAIN, old_rows=[some])
     table = np.linspace(0.1, 1, 40)
     assert np.array_equal(run.propensities(FromTable(table)), table)
     with pytest.raises(InputError, match="39 labels, the data has 40"):
@@ -276,9 +277,10 @@ def parts_of(dataset: Dataset, labels: range) -> Dataset:
 @pytest.mark.parametrize("method", ["dismec", "popularity"])
 def test_extending_leaves_old_shards_alone_and_gives_what_training_at_once_would_give(method, tmp_path):
     params = {} if method == "popularity" else PARAMS
-    train(method, parts_of(TRAIN, range(24)), tmp_path / "run", params)
+    some = parts_of(TRAIN, range(24))
+    train(method, some, tmp_path / "run", params)
     before = tree_bytes(tmp_path / "run" / "pieces")
-    run = extend(tmp_path / "run", TRAIN)
+    run = extend(tmp_path / "run", TRAIN, old_rows=[some])
     after = tree_bytes(tmp_path / "run" / "pieces")
     assert before.items() <= after.items()
     assert run.n_labels == 40
@@ -295,15 +297,16 @@ def test_extending_leaves_old_shards_alone_and_gives_what_training_at_once_would
 
 
 def test_an_interrupted_extension_leaves_the_run_usable_and_goes_on(tmp_path):
+    some = parts_of(TRAIN, range(5))
     for name in ("broken", "whole"):
-        train("dismec", parts_of(TRAIN, range(5)), tmp_path / name, PARAMS)
-    extend(tmp_path / "whole", TRAIN, n_jobs=1)
+        train("dismec", some, tmp_path / name, PARAMS)
+    extend(tmp_path / "whole", TRAIN, old_rows=[some], n_jobs=1)
     with pytest.raises(StopError):
-        extend(tmp_path / "broken", TRAIN, n_jobs=1, progress=stop_after(1))
+        extend(tmp_path / "broken", TRAIN, old_rows=[some], n_jobs=1, progress=stop_after(1))
     assert open_run(tmp_path / "broken").n_labels == 5
     with pytest.raises(InputError, match="other data"):
-        extend(tmp_path / "broken", parts_of(TRAIN, range(30)))
-    extend(tmp_path / "broken", TRAIN, n_jobs=1)
+        extend(tmp_path / "broken", parts_of(TRAIN, range(30)), old_rows=[some])
+    extend(tmp_path / "broken", TRAIN, old_rows=[some], n_jobs=1)
     assert tree_bytes(tmp_path / "broken") == tree_bytes(tmp_path / "whole")
 
 
@@ -315,7 +318,8 @@ def test_extending_without_a_new_label_is_refused(tmp_path):
 
 def test_without_names_columns_after_the_last_label_are_new(tmp_path):
     bare = Dataset(TRAIN.X, TRAIN.Y)
-    train("popularity", Dataset(TRAIN.X, TRAIN.Y[:, :30]), tmp_path / "run")
-    assert extend(tmp_path / "run", bare).n_labels == 40
+    some = Dataset(TRAIN.X, TRAIN.Y[:, :30])
+    train("popularity", some, tmp_path / "run")
+    assert extend(tmp_path / "run", bare, old_rows=[some]).n_labels == 40
     with pytest.raises(InputError, match="told apart"):
         extend(tmp_path / "run", TRAIN)

@@ -25,6 +25,7 @@ from unmissed.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from unmissed.data import Dataset
     from unmissed.execution import Executor, Share, Unfinished
     from unmissed.runs import Run
 
@@ -34,6 +35,10 @@ Data = Annotated[
     typer.Argument(metavar="DATA", help=f"Rows with labels: {FORMS}."),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
+OldRows = Annotated[
+    list[str] | None,
+    typer.Option(metavar="DATA", help="What the run was trained on, if it is no longer where it was; may be repeated."),
+]
 Jobs = Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")]
 
 
@@ -99,7 +104,7 @@ def train_method(
     except Unfinished as error:
         _tell_unfinished(run, error, json, all_own=not finish and not error.own)
         return
-    _tell(trained, json)
+    tell(trained, json)
 
 
 class _Methods(Methods):
@@ -119,6 +124,10 @@ app = typer.Typer(
 def extend(
     run: RunFolder,
     data: Data,
+    old_rows: OldRows = None,
+    without_old_rows: Annotated[
+        bool, typer.Option("--without-old-rows", help="New labels learn from DATA alone, which makes them too likely.")
+    ] = False,
     jobs: Jobs = None,
     text_column: TextColumn = None,
     labels_column: LabelsColumn = None,
@@ -129,23 +138,41 @@ def extend(
 ) -> None:
     """Train the labels of a data set that a run does not have yet; its other labels are not touched.
 
-    Labels are told apart by name; without names, columns after the run's last label are new. Text goes through the
-    features that the run remembers. Stopped and started again it goes on, as train does; until it is finished the run
-    answers with its old labels.
+    A new label also needs rows that do not have it: the run's own training rows, which are read again where they were.
+    A row of DATA that the run has seen, with the same features, takes the place of the old one. Labels are told apart
+    by name; without names, columns after the run's last label are new. Text goes through the features that the run
+    remembers. Stopped and started again it goes on, as train does; until it is finished the run answers with its old
+    labels.
 
     Example: unmissed extend laws news.jsonl.xz
     """
-    from unmissed.data import load
     from unmissed.runs import extend as extend_run
     from unmissed.runs import open_run
+    from unmissed.runs.training import new_columns
 
-    text = open_run(run).text
-    with show.progress_bar("reading") as progress:
-        columns = columns_of(text_column, labels_column, separator)
-        dataset = load(data, text=text, columns=columns, header=not no_header, one_based=one_based, progress=progress)
+    found = open_run(run)
+    columns = columns_of(text_column, labels_column, separator)
+    dataset = load_rows(found, data, columns=columns, header=not no_header, one_based=one_based)
+    if without_old_rows:
+        counts = dataset.label_counts[new_columns(found, dataset)]
+        show.say(
+            f"warning: {counts.size:,} new labels learn from {dataset.n_samples:,} rows alone and will be given too "
+            f"often; {(counts == dataset.n_samples).sum():,} of them are on every row and will be given to everything",
+            err=True,
+        )
     with show.progress_bar("training labels") as progress:
-        trained = extend_run(run, dataset, n_jobs=jobs, progress=progress)
-    _tell(trained, json)
+        trained = extend_run(
+            run, dataset, old_rows=old_rows or [], without_old_rows=without_old_rows, n_jobs=jobs, progress=progress
+        )
+    tell(trained, json)
+
+
+def load_rows(run: "Run", data: str, **reading: Any) -> "Dataset":
+    """Read a data set whose texts go through a run's features."""
+    from unmissed.data import load
+
+    with show.progress_bar("reading") as progress:
+        return load(data, text=run.text, progress=progress, **reading)
 
 
 @contextmanager
@@ -207,18 +234,32 @@ def _load_training_set(data: str, text: dict[str, Any], **reading: Any) -> Any:
         return load(data, text=TextFeatures(**options), progress=progress, **reading)
 
 
-def _tell(run: "Run", json: bool) -> None:
+def tell(run: "Run", json: bool) -> None:
+    """Say what was trained now, and how well."""
     from unmissed.runs.inspection import certificate
 
     solved = certificate(run)
     if json:
-        facts = {"run": str(run.folder), "method": run.recipe.method, "n_labels": run.n_labels, "certificate": solved}
+        facts = {
+            "run": str(run.folder),
+            "method": run.recipe.method,
+            "n_labels": run.n_labels,
+            "n_trained": run.n_trained,
+            "certificate": solved,
+        }
         show.print_json(facts)
         return
-    show.say(f"{run.folder}: {run.recipe.method}, {run.n_labels:,} labels trained")
+    show.say(f"{run.folder}: {run.recipe.method}, {_trained(run)}")
     if solved is not None:
         show.say(f"{solved['met']:,} {solved['unit']} met the relative duality gap {solved['tol']:g}")
         if solved["missed"]:
             named = ", ".join(solved["missed_names"][:10])
             more = "" if solved["missed"] <= 10 else ", ..."
             show.say(f"{solved['missed']:,} {solved['unit']} did not: {named}{more}", err=True)
+
+
+def _trained(run: "Run") -> str:
+    if not run.n_trained:
+        return f"{run.n_labels:,} labels, all trained before; nothing was left to do"
+    more = "" if run.n_trained == run.n_labels else f"; the run has {run.n_labels:,} now"
+    return f"{run.n_trained:,} label{'s' if run.n_trained > 1 else ''} trained{more}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from unmissed.data.text import TextFeatures
 
 _SLICE = 1 << 20  # elements hashed at a time
+
+
+class Origin(NamedTuple):
+    """The file or folder that a data set was read from: its absolute path, and the options that `load` was given."""
+
+    path: str
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +57,8 @@ class Dataset:
     trusted: InitVar[bool] = False
     store: ClassVar[Path | None] = None
     """The store that this data set, all of it and unchanged, was opened from; set by `open_store` alone."""
+    origin: ClassVar[Origin | None] = None
+    """Where all of this data set was read from, and how; set by `load` alone."""
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:

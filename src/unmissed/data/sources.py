@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.data.columns import Columns
-from unmissed.data.dataset import Dataset
+from unmissed.data.dataset import Dataset, Origin
 from unmissed.data.documents import Reading, Source, binarize, name_of
 from unmissed.data.forms import JSON, form_of, holds_text
 from unmissed.data.names import names_beside, titles_beside
@@ -59,14 +59,33 @@ def load(
     form = form_of(path)
     columns = _columns(columns, text, labels)
     if holds_text(path):
-        return _load_texts(path, like, None if isinstance(text, str) else text, Reading(columns, header), progress)
-    if form == "xmc":
+        features = None if isinstance(text, str) else text
+        dataset = _load_texts(path, like, features, Reading(columns, header), progress)
+    elif form == "xmc":
         dataset = _load_xmc(path, like, header, one_based, progress)
     elif form == "npz":
         dataset = read_pair(_pair(path))
     else:
         dataset = open_store(path)
-    return dataset if like is None else _match(path, dataset, like)
+    if like is not None:
+        return dataset if holds_text(path) else _match(path, dataset, like)
+    if isinstance(path, str | os.PathLike):
+        options = {"header": header, "one_based": one_based, "columns": dataclasses.asdict(columns)}
+        vars(dataset)["origin"] = Origin(_absolute(path), options)
+    return dataset
+
+
+def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Progress = silent) -> Dataset:
+    """Read a data set from where it was read before, in the same way; texts through features that are fitted."""
+    options = dict(origin.options)
+    try:
+        columns = Columns(**options.pop("columns", {}))
+        header, one_based = bool(options.pop("header", True)), bool(options.pop("one_based", False))
+    except TypeError as error:
+        raise InputError(f"{origin.path}: was read with columns that are not known: {error}") from error
+    if options:
+        raise InputError(f"{origin.path}: was read with an option that is not known, {min(options)!r}")
+    return load(origin.path, text=text, columns=columns, header=header, one_based=one_based, progress=progress)
 
 
 def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:
@@ -156,6 +175,11 @@ def _pair(path: PathLike) -> tuple[Path, Path]:
     pair = split_pair(path)
     assert pair is not None
     return pair
+
+
+def _absolute(path: PathLike) -> str:
+    """Return a path, or a pair of paths, that means the same in any working directory."""
+    return ",".join(str(one.absolute()) for one in split_pair(path) or (Path(path),))
 
 
 def _load_xmc(path: PathLike, like: Dataset | None, header: bool, one_based: bool, progress: Progress) -> Dataset:

@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from unmissed import __version__
 from unmissed.archive import MANIFEST, below, open_arrays, read_manifest, write_manifest
+from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Pieces
 from unmissed.matrices import LARGEST
@@ -40,8 +41,31 @@ _TRAINING, _COMPLETE = "training", "complete"
 
 
 @dataclass(frozen=True)
+class Source:
+    """Data that a part was trained on: its digest, and where it was read, if it was read from anywhere.
+
+    `options` are those of `unmissed.data.load`. Nothing is read there unless somebody asks for the old rows, and then
+    only what has the digest is taken.
+    """
+
+    path: str | None
+    digest: str
+    n_samples: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Source:
+        """Note where a data set came from."""
+        path, options = (None, {}) if dataset.origin is None else dataset.origin
+        return cls(path, dataset.digest, dataset.n_samples, options)
+
+
+@dataclass(frozen=True)
 class Part:
-    """Labels that were trained together: those of `train`, then those of each `extend`."""
+    """Labels that were trained together: those of `train`, then those of each `extend`.
+
+    `sources` are the data that came with these labels; older runs do not know them.
+    """
 
     first: int
     n_labels: int
@@ -49,6 +73,7 @@ class Part:
     digest: str | None
     status: str = _TRAINING
     versions: list[dict[str, str]] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
@@ -133,10 +158,7 @@ class RunFolder:
 
     def write(self, manifest: Manifest) -> None:
         """Write the manifest, aside and renamed; older versions are read only."""
-        if manifest.version != VERSION:
-            raise InputError(
-                f"{self.path}: a run of version {manifest.version} can be read, not changed; train it again"
-            )
+        self.check_version(manifest)
         value = {
             "kind": KIND,
             "version": VERSION,
@@ -145,6 +167,13 @@ class RunFolder:
             "parts": [asdict(part) for part in manifest.parts],
         }
         write_manifest(self.path, value)
+
+    def check_version(self, manifest: Manifest) -> None:
+        """Refuse to change a run of an older version."""
+        if manifest.version != VERSION:
+            raise InputError(
+                f"{self.path}: a run of version {manifest.version} can be read, not changed; train it again"
+            )
 
     @contextmanager
     def locked(self, *, together: bool = False) -> Iterator[None]:
@@ -224,7 +253,7 @@ def _parts(value: Any) -> list[Part]:
     parts: list[Part] = []
     first = 0
     for entry in value:
-        part = Part(**entry)
+        part = Part(**{**entry, "sources": [_source(one) for one in entry.get("sources", [])]})
         for name in ("first", "n_labels", "n_samples"):
             _count(getattr(part, name), name)
         told = [one for each in part.versions for one in (*each, *each.values())]
@@ -234,6 +263,21 @@ def _parts(value: Any) -> list[Part]:
         first += part.n_labels
         parts.append(part)
     return parts
+
+
+def _source(value: Any) -> Source:
+    """Return where a manifest says that data is, or refuse what no training writes."""
+    source = Source(**value)
+    _count(source.n_samples, "n_samples")
+    told = source.options.values() if isinstance(source.options, dict) else [()]
+    plain = all(isinstance(one, str | int | float | None) for each in told for one in _values(each))
+    if not plain or not _is_text(source.digest) or not isinstance(source.path, str | None):
+        raise InputError("it names training data in another way than a training does")
+    return source
+
+
+def _values(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else [value]
 
 
 def _is_text(value: Any) -> bool:

@@ -34,11 +34,15 @@ class Run:
     path : the run's folder
     verify : compare every file with its checksum when it is opened
     model : the model, where it has just been trained into this folder and need not be opened again
+    n_trained : how many labels the call that returns this run has trained
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None, n_trained: int = 0
+    ) -> None:
         self.folder = RunFolder(path)
         self.verify = verify
+        self.n_trained = n_trained
         self.manifest: Manifest = self.folder.read(verify=verify)
         if model is not None:
             self.model = model

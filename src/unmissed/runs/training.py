@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -20,9 +20,10 @@ from unmissed.models.base import Model
 from unmissed.models.registry import make_model
 from unmissed.models.rows import Stored
 from unmissed.progress import Progress, silent
-from unmissed.runs.folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, Part, RunFolder, versions
+from unmissed.runs.folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, Part, RunFolder, Source, versions
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
+from unmissed.runs.sources import Given, join, read_old_rows
 
 
 def train(
@@ -59,7 +60,7 @@ def train(
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
     with folder.locked(together=not share.is_all):
-        part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest)
+        part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=[Source.of(dataset)])
         with _changing(folder, share):
             if folder.is_new():
                 folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
@@ -76,13 +77,15 @@ def train(
         with _changing(folder, share):
             manifest = folder.read()
             folder.write(manifest.with_last(manifest.parts[-1].completed()))
-    return Run(path, model=model)
+    return Run(path, model=model, n_trained=part.n_labels)
 
 
 def extend(
     path: str | os.PathLike[str],
     dataset: Dataset,
     *,
+    old_rows: Sequence[Given] = (),
+    without_old_rows: bool = False,
     n_jobs: int | None = None,
     executor: Executor | None = None,
     progress: Progress = silent,
@@ -91,14 +94,36 @@ def extend(
 
     Labels are the same if their names are; where there are no names, columns from the run's number of labels on are
     new. The data set must have the run's features (text: through the run's own text features, see `Run.text`).
+
+    A new label needs rows that do not have it: the rows that the run was trained on, read again where they were. A row
+    that comes again with the same features takes the place of the old one.
+
+    Parameters
+    ----------
+    path : the run's folder
+    dataset : rows with new labels
+    old_rows : data sets that the run was trained on, or their paths, where they are not to be read again or are no
+        longer where they were
+    without_old_rows : train on the new rows alone. Labels that all these rows have are then given to everything
+    n_jobs : threads
+    executor, progress : as in `train`
     """
     folder = RunFolder(path)
     with folder.locked():
         run = Run(path)
-        fresh = _new_labels(run, dataset)
+        folder.check_version(run.manifest)
+        columns = new_columns(run, dataset)
+        if without_old_rows:
+            if old_rows:
+                raise InputError("old rows are given, and are not to be used")
+            fresh = _only(dataset, columns)
+        else:
+            joined = join(run, _old_rows(run, old_rows, progress), dataset).dataset
+            fresh = _only(joined, range(run.n_labels, joined.n_labels))
         model = run.model.with_jobs(n_jobs)
         rows = model.check_rows(fresh.X, fresh.Y, run.n_features)
-        part = Part(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest).joined_by(versions())
+        part = Part(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest, sources=[Source.of(dataset)])
+        part = part.joined_by(versions())
         before = Manifest(run.recipe, run.n_features, run.parts, run.manifest.version)
         if run.manifest == before:
             folder.write(replace(before, parts=[*run.parts, part]))
@@ -108,7 +133,7 @@ def extend(
             model.fit_more(rows, Work(OnDisk(folder.work), executor, progress))
         folder.clean()
         folder.write(folder.read().with_last(part.completed()))
-    return Run(path, model=model)
+    return Run(path, model=model, n_trained=part.n_labels)
 
 
 def save(
@@ -217,8 +242,15 @@ def _taken_back(
         raise
 
 
-def _new_labels(run: Run, dataset: Dataset) -> Dataset:
-    """Return the data set with the columns alone whose labels the run does not have."""
+def _old_rows(run: Run, given: Sequence[Given], progress: Progress) -> list[Dataset]:
+    try:
+        return read_old_rows(run, given, progress=progress)
+    except InputError as error:
+        raise InputError(f"{error}, or go on without old rows (--without-old-rows)") from error
+
+
+def new_columns(run: Run, dataset: Dataset) -> list[int]:
+    """Return the columns of a data set whose labels the run does not have; if there are none, refuse it."""
     if dataset.n_features != run.n_features:
         raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
     if run.label_names is not None and dataset.label_names is not None:
@@ -231,10 +263,15 @@ def _new_labels(run: Run, dataset: Dataset) -> Dataset:
         raise InputError(f"{who} has no label names, so old and new labels cannot be told apart")
     if not columns:
         raise InputError(f"{run.folder}: has all {dataset.n_labels} labels of the data already")
+    return columns
+
+
+def _only(dataset: Dataset, columns: Sequence[int]) -> Dataset:
+    """Return a data set with some of its labels."""
     names, titles = dataset.label_names, dataset.label_titles
     return Dataset(
         dataset.X,
-        dataset.Y[:, columns],
+        dataset.Y[:, list(columns)],
         label_names=None if names is None else [names[label] for label in columns],
         label_titles=None if titles is None else [titles[label] for label in columns],
         feature_names=dataset.feature_names,
