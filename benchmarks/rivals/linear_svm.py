@@ -90,11 +90,12 @@ def pecos(python: str, X: Any, positives: Positives) -> Trained:
 
 def floor(X: Any, positives: Positives) -> Trained:
     """Nothing is learned: one pass over X for all labels, in lanes, is what any method must at least do."""
-    from unmissed.kernels.lanes import LANES, lane_slack
+    from unmissed.kernels.lanes import lane_slack
+    from unmissed.kernels.vectors import LANES
     from unmissed.solvers.design import lay_out
 
     design = lay_out(X, bias=True, seed=0)
-    W = np.zeros((X.shape[1], LANES), np.float32)
+    W = np.full((X.shape[1], LANES), 0, np.float32)  # written, so that each page of it is memory of its own
     table = np.empty((X.shape[0], LANES), np.float32)
     nobody = np.zeros(X.shape[0] + 1, np.int64)
     arguments = (*design.rows, W, np.zeros(LANES, np.float32), nobody, np.empty(0, np.int32), table)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.solvers.problems import dense_weights, make_problem, solve
 from unmissed.kernels.exact import label_slack_exact, lane_slack_exact
-from unmissed.kernels.lanes import LANES
+from unmissed.kernels.vectors import LANES
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 WIDE = np.longdouble

@@ -7,8 +7,7 @@ bounded by the number of its terms times 2^-53 times the sum of their sizes.
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.lanes import AHEAD, LANES
-from unmissed.kernels.prefetch import prefetch_weights
+from unmissed.kernels.vectors import LANES, add_in_pairs
 from unmissed.losses.margin import squared_hinge_value
 
 _loss = kernel()(squared_hinge_value)
@@ -20,25 +19,8 @@ def lane_slack_exact(indptr, indices, values, W, bias, pos_indptr, pos_lanes, sl
     score = np.empty(LANES, np.float64)
     flat = W.reshape(-1)
     for row in range(indptr.shape[0] - 1):
-        for lane in range(LANES):
-            score[lane] = bias[lane]
-        at, end = indptr[row], indptr[row + 1]
-        while at + 3 < end:
-            prefetch_weights(flat, indices, at + AHEAD, LANES)
-            w0, w1, w2, w3 = W[indices[at]], W[indices[at + 1]], W[indices[at + 2]], W[indices[at + 3]]
-            v0, v1 = np.float64(values[at]), np.float64(values[at + 1])
-            v2, v3 = np.float64(values[at + 2]), np.float64(values[at + 3])
-            for lane in range(LANES):
-                score[lane] += (v0 * np.float64(w0[lane]) + v1 * np.float64(w1[lane])) + (
-                    v2 * np.float64(w2[lane]) + v3 * np.float64(w3[lane])
-                )
-            at += 4
-        while at < end:
-            w0 = W[indices[at]]
-            v0 = np.float64(values[at])
-            for lane in range(LANES):
-                score[lane] += v0 * np.float64(w0[lane])
-            at += 1
+        score[:] = bias
+        add_in_pairs(indices, values, indptr[row], indptr[row + 1], flat, score)
         for place in range(pos_indptr[row], pos_indptr[row + 1]):
             score[pos_lanes[place]] = -1.0
         out = slack[row]

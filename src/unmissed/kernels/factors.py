@@ -7,7 +7,7 @@ and columns beside it, nor on how they are cut into tiles.
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.lanes import LANES
+from unmissed.kernels.vectors import LANES
 
 _ZERO = np.float32(0)
 

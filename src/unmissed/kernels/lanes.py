@@ -11,11 +11,9 @@ is z (w.x + b) - 1 + a h; the step a <- max(0, a - gradient / (|x|^2 + 1 + h)) s
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.prefetch import prefetch_weights
+from unmissed.kernels.vectors import LANES, add_in_pairs, move_weights
 from unmissed.losses.margin import squared_hinge_value
 
-LANES = 64
-AHEAD = 16  # weights are asked for so many non-zeros before they are used
 _SCATTER = 4  # up to this many lanes a row are updated one by one, more of them all at once
 
 _ONE = np.float32(1)
@@ -36,12 +34,14 @@ def lane_sweep(indptr, indices, values, norms, use_bias, W, bias, pos_indptr, po
     h_positive, h_negative : (LANES,), 1/(2c) of positives and negatives
     alpha : (n_samples, LANES), the dual variables, changed in place
     """
+    flat = W.reshape(-1)
     score = np.empty(LANES, np.float32)
     step = np.empty(LANES, np.float32)
     moved = np.empty(LANES, np.int64)
     for row in range(indptr.shape[0] - 1):
         begin, end = indptr[row], indptr[row + 1]
-        _lane_scores(indices, values, begin, end, W, bias, score)
+        score[:] = bias
+        add_in_pairs(indices, values, begin, end, flat, score)
         a = alpha[row]
         norm = norms[row]
         for lane in range(LANES):
@@ -74,19 +74,17 @@ def lane_sweep(indptr, indices, values, norms, use_bias, W, bias, pos_indptr, po
                 for at in range(begin, end):
                     W[indices[at], lane] += step[lane] * values[at]
         else:
-            for at in range(begin, end):
-                w = W[indices[at]]
-                v = values[at]
-                for lane in range(LANES):
-                    w[lane] += step[lane] * v
+            move_weights(indices, values, begin, end, flat, step)
 
 
 @kernel()
 def lane_slack(indptr, indices, values, W, bias, pos_indptr, pos_lanes, slack, loss, count):
     """Write max(0, 1 + score) of each row and lane (0 for positives); sum each lane's loss and count its violations."""
+    flat = W.reshape(-1)
     score = np.empty(LANES, np.float32)
     for row in range(indptr.shape[0] - 1):
-        _lane_scores(indices, values, indptr[row], indptr[row + 1], W, bias, score)
+        score[:] = bias
+        add_in_pairs(indices, values, indptr[row], indptr[row + 1], flat, score)
         for place in range(pos_indptr[row], pos_indptr[row + 1]):
             score[pos_lanes[place]] = -_ONE
         out = slack[row]
@@ -122,28 +120,6 @@ def label_slack(indptr, indices, values, w, bias, is_positive, slack):
         if slack[row] > _ZERO:
             loss += np.float64(_loss(-score))
     return loss
-
-
-@kernel()
-def _lane_scores(indices, values, begin, end, W, bias, score):
-    """Set score = x.W + bias for one row, four non-zeros at a time."""
-    for lane in range(LANES):
-        score[lane] = bias[lane]
-    flat = W.reshape(-1)
-    at = begin
-    while at + 3 < end:
-        prefetch_weights(flat, indices, at + AHEAD, LANES)
-        w0, w1, w2, w3 = W[indices[at]], W[indices[at + 1]], W[indices[at + 2]], W[indices[at + 3]]
-        v0, v1, v2, v3 = values[at], values[at + 1], values[at + 2], values[at + 3]
-        for lane in range(LANES):
-            score[lane] += (v0 * w0[lane] + v1 * w1[lane]) + (v2 * w2[lane] + v3 * w3[lane])
-        at += 4
-    while at < end:
-        w0 = W[indices[at]]
-        v0 = values[at]
-        for lane in range(LANES):
-            score[lane] += v0 * w0[lane]
-        at += 1
 
 
 @kernel()

@@ -3,27 +3,31 @@
 from typing import Any
 
 import numba
-import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from unmissed._jit import kernel
 
-_LINE = 16  # numbers of 4 bytes in a cache line
+LINE = 16  # numbers of 4 bytes in a cache line
+
+
+def hint(builder: ir.IRBuilder, pointer: Any) -> None:
+    """Write the code that asks for the cache line at a pointer; nothing waits for it."""
+    address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+    number = ir.IntType(32)
+    shape = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+    ask = builder.module.declare_intrinsic("llvm.prefetch", [address.type], shape)
+    read, keep_near, data = 0, 3, 1
+    builder.call(ask, [address, *(number(value) for value in (read, keep_near, data))])
 
 
 def _prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of array[index]; nothing waits for it."""
+    """Ask for the cache line of array[index]."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         layout = context.make_array(signature.args[0])(context, builder, arguments[0])
-        address = builder.bitcast(builder.gep(layout.data, [arguments[1]]), ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-        hint = builder.module.declare_intrinsic("llvm.prefetch", [address.type], shape)
-        read, keep_in_second_level, data = 0, 2, 1
-        builder.call(hint, [address, *(number(value) for value in (read, keep_in_second_level, data))])
+        hint(builder, builder.gep(layout.data, [arguments[1]]))
         return context.get_dummy_value()
 
     return types.void(array, index), generate
@@ -39,15 +43,6 @@ prefetch = _do_nothing if numba.config.DISABLE_JIT else intrinsic(_prefetch)  # 
 @kernel()
 def prefetch_row(indptr, indices, values, row):
     """Ask for all of a sparse row."""
-    for at in range(indptr[row], indptr[row + 1], _LINE):
+    for at in range(indptr[row], indptr[row + 1], LINE):
         prefetch(indices, at)
         prefetch(values, at)
-
-
-@kernel()
-def prefetch_weights(flat, indices, at, lanes):
-    """Ask for the weights of the four features from place `at` on, where rows of `flat` hold `lanes` numbers."""
-    for place in range(at, min(at + 4, indices.shape[0])):
-        begin = np.int64(indices[place]) * lanes
-        for line in range(begin, begin + lanes, _LINE):
-            prefetch(flat, line)

@@ -8,7 +8,7 @@ dense tile adds change no bit.
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.lanes import LANES
+from unmissed.kernels.vectors import LANES, add_in_order
 
 
 @kernel()
@@ -49,26 +49,11 @@ def fill_tile(features, starts, labels, weights, left, place_of_feature, tile):
 
 @kernel()
 def score_tile(indptr, indices, data, tile, bias, scores):
-    """Set scores[i, l] = bias[l] + w_l.x_i for the LANES labels of a tile; four features pass through a register."""
-    line = np.empty(LANES, np.float32)
+    """Set scores[i, l] = bias[l] + w_l.x_i for the LANES labels of a tile."""
+    flat = tile.reshape(-1)
     for row in range(indptr.shape[0] - 1):
-        for lane in range(LANES):
-            line[lane] = bias[lane]
-        at, end = indptr[row], indptr[row + 1]
-        while at + 3 < end:
-            w0, w1, w2, w3 = tile[indices[at]], tile[indices[at + 1]], tile[indices[at + 2]], tile[indices[at + 3]]
-            v0, v1, v2, v3 = data[at], data[at + 1], data[at + 2], data[at + 3]
-            for lane in range(LANES):
-                line[lane] = (((line[lane] + v0 * w0[lane]) + v1 * w1[lane]) + v2 * w2[lane]) + v3 * w3[lane]
-            at += 4
-        while at < end:
-            w0 = tile[indices[at]]
-            v0 = data[at]
-            for lane in range(LANES):
-                line[lane] += v0 * w0[lane]
-            at += 1
-        for lane in range(LANES):
-            scores[row, lane] = line[lane]
+        scores[row] = bias
+        add_in_order(indices, data, indptr[row], indptr[row + 1], flat, scores[row])
 
 
 @kernel()

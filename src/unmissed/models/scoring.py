@@ -10,8 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.kernels.lanes import LANES
 from unmissed.kernels.ranking import fill_tile, merge_best, score_sparse, score_tile
+from unmissed.kernels.vectors import LANES
 from unmissed.ranking import Ranking
 from unmissed.solvers.design import by_frequency
 from unmissed.solvers.shard import Shard

@@ -16,7 +16,7 @@ from unmissed.data import Dataset, make_corpus
 from unmissed.data.catalog import Entry
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Shared, Task, Work
-from unmissed.kernels.lanes import LANES
+from unmissed.kernels.vectors import LANES
 from unmissed.models.base import Model
 from unmissed.models.one_vs_rest import OneVsRest, check_block_size
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from unmissed.kernels.ascent import ascend, best_shift, row_add
 from unmissed.kernels.exact import label_slack_exact, lane_slack_exact
-from unmissed.kernels.lanes import LANES, count_awake, label_slack, lane_slack, lane_sweep
+from unmissed.kernels.lanes import count_awake, label_slack, lane_slack, lane_sweep
+from unmissed.kernels.vectors import LANES
 from unmissed.losses.margin import squared_hinge_value
 from unmissed.solvers.certificate import Doubles
 from unmissed.solvers.design import Design, Floats, Rows

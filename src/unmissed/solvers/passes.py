@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.kernels.exact import scores_exact
-from unmissed.kernels.lanes import LANES, list_awake, turn
+from unmissed.kernels.lanes import list_awake, turn
+from unmissed.kernels.vectors import LANES
 from unmissed.solvers.buffers import scratch
 from unmissed.solvers.design import Design, Floats, Rows
 

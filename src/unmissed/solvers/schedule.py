@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from unmissed.kernels.lanes import LANES
+from unmissed.kernels.vectors import LANES
 from unmissed.solvers.passes import ALONE
 
 _ROUNDS_TOGETHER = 2  # most labels are done after two; then those that are not wait for one another

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from unmissed.errors import InputError
 from unmissed.execution import Threads
 from unmissed.kernels.factors import lay_tile, score_factors
-from unmissed.kernels.lanes import LANES
 from unmissed.kernels.ranking import merge_best
+from unmissed.kernels.vectors import LANES
 from unmissed.solvers.products import ROWS, Floats
 
 

@@ -1,0 +1,180 @@
+"""Sums over the non-zeros of a row, for LANES labels at once, that stay in vector registers until the row is done.
+
+Left to itself the compiler writes each sum back to memory after every four non-zeros, and waits for the weights. Here
+both are spelt out: as many sums as fit are kept in registers, and weights are asked for before they are needed.
+Products are added in a given order and nothing is fused, so the plain loops, which stand in where kernels are
+interpreted, give the same bits. LLVM cuts the vectors to what a processor has.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from unmissed.kernels.prefetch import LINE, hint
+
+LANES = 64
+_AHEAD = 16  # weights are asked for so many non-zeros before they are used
+_REGISTER = 32  # bytes
+_SUMS = 8  # registers that hold sums; the others hold products
+_GROUP = 4  # non-zeros that are added at a time
+
+_Value = Any  # of llvmlite
+
+
+def _pairs(builder: ir.IRBuilder, total: _Value, products: list[_Value]) -> _Value:
+    """Return total + ((p0 + p1) + (p2 + p3))."""
+    first, second = (builder.fadd(*products[at : at + 2]) for at in (0, 2))
+    return builder.fadd(total, builder.fadd(first, second))
+
+
+def _order(builder: ir.IRBuilder, total: _Value, products: list[_Value]) -> _Value:
+    """Return (((total + p0) + p1) + p2) + p3."""
+    for product in products:
+        total = builder.fadd(total, product)
+    return total
+
+
+def plain_add_in_pairs(indices, values, begin, end, weights, score):
+    """Add x.W of one row to `score`: four non-zeros at a time, two and two; what is left one by one."""
+    kind = score.dtype.type
+    at = begin
+    while at + 3 < end:
+        p0, p1, p2, p3 = (kind(values[i]) * _line(weights, indices[i]).astype(kind) for i in range(at, at + 4))
+        score += (p0 + p1) + (p2 + p3)
+        at += 4
+    plain_add_in_order(indices, values, at, end, weights, score)
+
+
+def plain_add_in_order(indices, values, begin, end, weights, score):
+    """Add x.W of one row to `score`, one non-zero after the other."""
+    kind = score.dtype.type
+    for at in range(begin, end):
+        score += kind(values[at]) * _line(weights, indices[at]).astype(kind)
+
+
+def plain_move_weights(indices, values, begin, end, weights, step):
+    """Add step x to the weights of one row's features."""
+    for at in range(begin, end):
+        _line(weights, indices[at])[:] += step * values[at]
+
+
+def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
+    """The weights of a feature, one per lane."""
+    return weights[int(feature) * LANES : (int(feature) + 1) * LANES]
+
+
+class _Row:
+    """The code that adds one row's products to the sums."""
+
+    def __init__(self, context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> None:
+        self.builder = builder
+        data = [context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 1, 4, 5)]
+        self.indices, self.values, self.weights, self.score = (array.data for array in data)
+        self.n_indices = builder.extract_value(data[0].shape, 0)
+        self.begin, self.end = arguments[2:4]
+        self.signed = signature.args[0].dtype.signed
+        self.number = context.get_data_type(signature.args[5].dtype)
+        self.width = _REGISTER * 8 // signature.args[5].dtype.bitwidth
+        self.sums = ir.VectorType(self.number, self.width)
+
+    def add(self, combine: Callable[[ir.IRBuilder, _Value, list[_Value]], _Value]) -> None:
+        """Go over the row as often as its sums need it, each time with all registers filled."""
+        for first in range(0, LANES, _SUMS * self.width):
+            self._add_lanes(range(first, min(LANES, first + _SUMS * self.width), self.width), combine)
+
+    def _add_lanes(self, lanes: range, combine: Callable[[ir.IRBuilder, _Value, list[_Value]], _Value]) -> None:
+        builder, sums = self.builder, {}
+        for lane in lanes:
+            sums[lane] = cgutils.alloca_once(builder, self.sums)  # LLVM keeps these in registers
+            builder.store(self._vector(self.score, _whole(lane), self.number), sums[lane])
+        whole = builder.add(self.begin, builder.and_(builder.sub(self.end, self.begin), _whole(-_GROUP)))
+        for start, stop, together in ((self.begin, whole, _GROUP), (whole, self.end, 1)):
+            with cgutils.for_range_slice(builder, start, stop, _whole(together), inc=True) as (at, _):
+                places = [builder.add(at, _whole(next_one)) for next_one in range(together)]
+                if together > 1:
+                    for place in places:
+                        self._ask(builder.add(place, _whole(_AHEAD)), lanes)
+                factors = [self._factor(place) for place in places]
+                begins = [self._place_of_weights(place) for place in places]
+                for lane in lanes:
+                    weights = [self._weights(builder.add(begin, _whole(lane))) for begin in begins]
+                    products = [builder.fmul(*pair) for pair in zip(factors, weights, strict=True)]
+                    add = combine if together > 1 else _order
+                    builder.store(add(builder, builder.load(sums[lane]), products), sums[lane])
+        for lane in lanes:
+            builder.store(builder.load(sums[lane]), self._pointer(self.score, _whole(lane), self.number), align=4)
+
+    def move(self) -> None:
+        """Add the row, times the numbers in `score`, to the weights of its features."""
+        builder, lanes = self.builder, range(0, LANES, self.width)
+        steps = [self._vector(self.score, _whole(lane), self.number) for lane in lanes]
+        with cgutils.for_range_slice(builder, self.begin, self.end, _whole(1), inc=True) as (at, _):
+            factor, begin = self._factor(at), self._place_of_weights(at)
+            for lane, step in zip(lanes, steps, strict=True):
+                place = builder.add(begin, _whole(lane))
+                moved = builder.fadd(self._weights(place), builder.fmul(step, factor))
+                builder.store(moved, self._pointer(self.weights, place, self.number), align=4)
+
+    def _pointer(self, array: _Value, place: _Value, number: Any) -> _Value:
+        return self.builder.bitcast(self.builder.gep(array, [place]), ir.VectorType(number, self.width).as_pointer())
+
+    def _vector(self, array: _Value, place: _Value, number: Any) -> _Value:
+        return self.builder.load(self._pointer(array, place, number), align=4)
+
+    def _weights(self, place: _Value) -> _Value:
+        weights = self._vector(self.weights, place, ir.FloatType())
+        return weights if self.number == ir.FloatType() else self.builder.fpext(weights, self.sums)
+
+    def _factor(self, place: _Value) -> _Value:
+        """A value of the row in every lane of a register."""
+        value = self.builder.load(self.builder.gep(self.values, [place]))
+        if self.number != value.type:
+            value = self.builder.fpext(value, self.number)
+        nothing = ir.Constant(self.sums, ir.Undefined)
+        first = self.builder.insert_element(nothing, value, ir.IntType(32)(0))
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
+        return self.builder.shuffle_vector(first, nothing, everywhere)
+
+    def _place_of_weights(self, place: _Value) -> _Value:
+        index = self.builder.load(self.builder.gep(self.indices, [place]))
+        if index.type.width < 64:
+            index = (self.builder.sext if self.signed else self.builder.zext)(index, ir.IntType(64))
+        return self.builder.mul(index, _whole(LANES))
+
+    def _ask(self, place: _Value, lanes: range) -> None:
+        """Ask for the weights of a non-zero ahead, or of the last one there is."""
+        last = self.builder.sub(self.n_indices, _whole(1))
+        inside = self.builder.icmp_signed("<", place, last)
+        begin = self._place_of_weights(self.builder.select(inside, place, last))
+        for line in range(lanes.start, lanes.stop, LINE):
+            hint(self.builder, self.builder.gep(self.weights, [self.builder.add(begin, _whole(line))]))
+
+
+def _whole(number: int) -> _Value:
+    return ir.IntType(64)(number)
+
+
+def _compiled(write: Callable[[_Row], None]) -> Any:
+    """An intrinsic of a row (indices, values, begin, end), the flat weights, and LANES numbers."""
+
+    def function(typingctx: Any, indices: Any, values: Any, begin: Any, end: Any, weights: Any, lanes: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            write(_Row(context, builder, signature, arguments))
+            return context.get_dummy_value()
+
+        return types.void(indices, values, types.int64, types.int64, weights, lanes), generate
+
+    return intrinsic(function)
+
+
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    add_in_pairs, add_in_order, move_weights = plain_add_in_pairs, plain_add_in_order, plain_move_weights
+else:
+    add_in_pairs = _compiled(lambda row: row.add(_pairs))
+    add_in_order = _compiled(lambda row: row.add(_order))
+    move_weights = _compiled(_Row.move)
