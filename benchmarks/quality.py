@@ -1,90 +1,46 @@
-"""Train methods on real data and print the metrics of the test rows: the README's table.
+"""Compare methods on real data and print the metrics of the test rows: the README's table.
 
-    python -m benchmarks.quality DATA [--sets NAME ...] [--methods dismec pw-dismec:weighting=tail ...] [--cache DIR]
+    python -m benchmarks.quality DATA --out DIR [--sets NAME ...] [--methods dismec pw-dismec:weighting=tail ...]
 
-DATA holds a folder per data set, with `train` and `test` as `.txt.gz` in the XMC format or `.jsonl.xz`. A method is a
-name of the registry, with parameters behind a colon (`name=value`, commas between); by default all methods with their
-default parameters, and pw-dismec with both weightings of the paper. Labels unknown to the training rows are dropped;
-inverse propensities come from the training counts with A = 0.55, B = 1.5; PSP and PSnDCG follow pyxclib.
+DATA holds a folder per data set, with `train` and `test` as `.txt.gz` in the XMC format or `.jsonl.xz`. Each is
+compared as `unmissed compare` does it, into a folder of its own below DIR that keeps runs, rankings and a page; started
+again, only what is not finished is trained. Text becomes TF-IDF of words that at least 3 training texts have.
 """
 
 import argparse
-import ast
-import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from benchmarks.corpora import load_corpus
-from unmissed.metrics import evaluate
-from unmissed.models import Model, UncertifiedWarning, make_model
-from unmissed.models.registry import METHODS
-from unmissed.propensity import Jain
+from unmissed.data import TextFeatures
+from unmissed.data.collections import find_sets
+from unmissed.data.sources import holds_text
+from unmissed.reports.compare import write_report
+from unmissed.runs.compare import Comparison, compare
+from unmissed.runs.contenders import read_contenders
 
 COLUMNS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG@3", "PSnDCG@5")
-
-
-def default_methods() -> Iterator[str]:
-    """Every method of the registry, the floor first."""
-    yield "popularity"
-    for name in METHODS:
-        if name == "pw-dismec":
-            yield from ("pw-dismec:weighting=surrogate", "pw-dismec:weighting=tail")
-        elif name != "popularity":
-            yield name
-
-
-def parse(words: str) -> tuple[str, Model]:
-    """Make a model of `name:parameter=value,...`; the title leaves out the names of parameters that are words."""
-    name, _, rest = words.partition(":")
-    params: dict[str, Any] = {}
-    for pair in filter(None, rest.split(",")):
-        key, _, value = pair.partition("=")
-        try:
-            params[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            params[key] = value
-    told = [value if isinstance(value, str) else f"{key} {value}" for key, value in params.items()]
-    return ", ".join([name, *told]), make_model(name, params)
-
-
-def find_sets(data: Path) -> list[str]:
-    """Return the folders of DATA that hold a training and a test part."""
-    found = [
-        entry.name
-        for entry in sorted(data.iterdir())
-        if any((entry / f"train{suffix}").is_file() for suffix in (".txt.gz", ".jsonl.xz"))
-    ]
-    if not found:
-        raise SystemExit(f"{data}: no folder with train.txt.gz or train.jsonl.xz")
-    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--methods", nargs="+", default=list(default_methods()))
-    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--methods", nargs="+", default=[])
     options = parser.parse_args()
-    warnings.simplefilter("ignore", UncertifiedWarning)
     print("| data | method | " + " | ".join(COLUMNS) + " | training, s |")
     print("|---|---|" + "---:|" * (len(COLUMNS) + 1))
-    for name in options.sets or find_sets(options.data):
-        corpus = load_corpus(options.data / name, options.cache)
-        counts = np.asarray(corpus.Y.sum(axis=0)).ravel()
-        inverse = 1 / Jain().fit(counts, corpus.Y.shape[0])
-        for words in options.methods:
-            title, model = parse(words)
-            begin = time.perf_counter()
-            model.fit(corpus.X, corpus.Y)
-            seconds = time.perf_counter() - begin
-            figures = evaluate(model.rank(corpus.X_test, 5), corpus.Y_test, inverse).figures
-            shown = " | ".join(f"{100 * figures[column]:.2f}" for column in COLUMNS)
-            print(f"| {name} | {title} | {shown} | {seconds:.1f} |", flush=True)
+    for name, (train, test) in find_sets(options.data).items():
+        if options.sets and name not in options.sets:
+            continue
+        text = TextFeatures(min_df=3, max_features=100_000, smooth=True) if holds_text(train) else None
+        comparison = Comparison(read_contenders(options.methods), name=name)
+        results = compare(train, test, options.out / name, comparison, text=text)
+        write_report(results, options.out / name)
+        for one in results["methods"]:
+            figures = one.get("figures", {})
+            shown = [f"{100 * figures[column]['value']:.2f}" if figures else "-" for column in COLUMNS]
+            seconds = f"{one['seconds']['train']:.1f}" if one.get("seconds") else one["state"]
+            print(f"| {name} | {one['title']} | {' | '.join(shown)} | {seconds} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_every_verb_is_there():
         "study": {"losses", "mnist"},
         "train": {"dismec", "popularity"},
     }
-    single = {"predict", "evaluate", "inspect", "extend", "demo"}
+    single = {"predict", "evaluate", "compare", "inspect", "extend", "demo"}
     assert {(verb,) for verb in single} | {(room, verb) for room in below for verb in below[room]} <= set(VERBS)
 
 

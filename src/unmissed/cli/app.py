@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed import __version__
-from unmissed.cli import data, demo, evaluate, inspect, plan, predict, show, study, train
+from unmissed.cli import compare, data, demo, evaluate, inspect, plan, predict, show, study, train
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -56,6 +56,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
 app.command()(predict.predict)
 app.command()(evaluate.evaluate)
+app.command()(compare.compare)
 app.command()(inspect.inspect)
 app.command()(train.extend)
 app.command()(plan.plan)

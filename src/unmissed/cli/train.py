@@ -201,11 +201,11 @@ def _share(share: str | None, time: str | None, finish: bool) -> "Share":
     return Share(int(number), int(of), None if time is None else parse_time(time))
 
 
-def parse_time(word: str) -> float:
+def parse_time(word: str, option: str = "--for") -> float:
     """Return the seconds of a time such as 90s, 50m, 2h, 1d; a bare number is seconds."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", word)
     if found is None or not float(found[1]):
-        raise InputError(f"--for is a time such as 90s, 50m, 2h or 1d; got {word!r}")
+        raise InputError(f"{option} is a time such as 90s, 50m, 2h or 1d; got {word!r}")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from unmissed.errors import InputError
 
@@ -47,3 +50,39 @@ def find(name: str) -> Entry:
         if entry.name.casefold() == name.casefold():
             return entry
     raise InputError(f"unknown data set {name!r}; the catalogue knows {', '.join(entry.name for entry in _ENTRIES)}")
+
+
+class Recognised(NamedTuple):
+    """An entry, and what it was recognised by: `name` or `statistics`."""
+
+    entry: Entry
+    by: str
+
+
+_OTHER_NAMES = {"wiki1031k": "Wikipedia-31K", "eurlex4k": "EURLex-4K"}  # as the XMC repository's files are called
+_ALIKE = 3  # of the four sizes; editions of one data set differ by a few rows
+
+
+def recognise(names: Sequence[str], sizes: tuple[int, int, int, int]) -> Recognised | None:
+    """Find the data set of the paper that something is: by a name that it has, else by its statistics.
+
+    Parameters
+    ----------
+    names : what the data set may be called, such as the parts of its path; case and punctuation do not matter
+    sizes : rows to train on, rows to test on, labels, features; three equal ones are enough
+    """
+    spelled = {_bare(entry.name): entry for entry in _ENTRIES}
+    spelled |= {other: find(name) for other, name in _OTHER_NAMES.items()}
+    for name in map(_bare, names):
+        for spelling, entry in spelled.items():
+            if name.startswith(spelling):
+                return Recognised(entry, "name")
+    for entry in _ENTRIES:
+        own = (entry.n_train, entry.n_test, entry.n_labels, entry.n_features)
+        if sum(one == two for one, two in zip(own, sizes, strict=True)) >= _ALIKE:
+            return Recognised(entry, "statistics")
+    return None
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())

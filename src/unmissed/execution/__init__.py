@@ -4,13 +4,16 @@ from unmissed.execution.dask import Dask
 from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
 from unmissed.execution.processes import Processes
 from unmissed.execution.threads import Threads, count_jobs
+from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
 from unmissed.execution.work import Executor, Placed, Share, Shared, Task, Unfinished, Work
 
 __all__ = [
     "Dask",
     "Executor",
     "InMemory",
+    "Limits",
     "OnDisk",
+    "Outcome",
     "Overlay",
     "Piece",
     "Pieces",
@@ -23,4 +26,6 @@ __all__ = [
     "Unfinished",
     "Work",
     "count_jobs",
+    "peak_bytes",
+    "watch",
 ]

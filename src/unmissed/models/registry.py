@@ -17,30 +17,54 @@ GROUP = "unmissed.models"
 """The group of entry points under which an installed package offers models of its own."""
 
 
+LINEAR, TREES, EMBEDDINGS, FLOOR = "linear one-vs-rest", "tree based", "embedding based", "floor"
+"""The families of methods, as the paper's main table groups them."""
+
+
 @dataclass(frozen=True)
 class Method:
-    """Where a method's class is, as `module:Class`, and one line on what it does."""
+    """Where a method's class is, as `module:Class`, one line on what it does, its name in print, and its family."""
 
     place: str
     summary: str
+    title: str = ""
+    family: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.place.rpartition(":")[2].rpartition(".")[2])
 
 
 METHODS: dict[str, Method] = {
-    "dismec": Method("unmissed.models.dismec:DiSMEC", "one squared-hinge SVM per label"),
-    "pw-dismec": Method("unmissed.models.dismec:PWDiSMEC", "the same with propensity-weighted positives"),
-    "leml": Method("unmissed.models.leml:LEML", "a linear map of low rank from features to labels"),
-    "sleec": Method(
-        "unmissed.models.sleec:SLEEC", "votes of the nearest rows in embeddings that keep label neighbours"
+    "dismec": Method("unmissed.models.dismec:DiSMEC", "one squared-hinge SVM per label", family=LINEAR),
+    "pw-dismec": Method(
+        "unmissed.models.dismec:PWDiSMEC", "the same with propensity-weighted positives", "PW-DiSMEC", LINEAR
     ),
-    "parabel": Method("unmissed.models.parabel:Parabel", "balanced binary trees over labels"),
-    "bonsai": Method("unmissed.models.bonsai:Bonsai", "shallow trees over labels with many children"),
-    "fastxml": Method("unmissed.models.fastxml:FastXML", "trees over rows, split by nDCG"),
-    "pfastxml": Method("unmissed.models.pfastxml:PfastXML", "the same with propensity-scored gains"),
-    "pfastrexml": Method("unmissed.models.pfastrexml:PfastreXML", "the same, reranked by tail classifiers"),
-    "proxml": Method("unmissed.models.proxml:ProXML", "one l1-penalised squared-hinge classifier per label"),
-    "ppd-sparse": Method("unmissed.models.ppd_sparse:PPDSparse", "one sparse hinge-loss classifier per label"),
-    "pd-sparse": Method("unmissed.models.pd_sparse:PDSparse", "one sparse max-margin problem over all labels"),
-    "popularity": Method("unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row"),
+    "leml": Method("unmissed.models.leml:LEML", "a linear map of low rank from features to labels", family=EMBEDDINGS),
+    "sleec": Method(
+        "unmissed.models.sleec:SLEEC",
+        "votes of the nearest rows in embeddings that keep label neighbours",
+        family=EMBEDDINGS,
+    ),
+    "parabel": Method("unmissed.models.parabel:Parabel", "balanced binary trees over labels", family=TREES),
+    "bonsai": Method("unmissed.models.bonsai:Bonsai", "shallow trees over labels with many children", family=TREES),
+    "fastxml": Method("unmissed.models.fastxml:FastXML", "trees over rows, split by nDCG", family=TREES),
+    "pfastxml": Method("unmissed.models.pfastxml:PfastXML", "the same with propensity-scored gains", family=TREES),
+    "pfastrexml": Method(
+        "unmissed.models.pfastrexml:PfastreXML", "the same, reranked by tail classifiers", family=TREES
+    ),
+    "proxml": Method(
+        "unmissed.models.proxml:ProXML", "one l1-penalised squared-hinge classifier per label", family=LINEAR
+    ),
+    "ppd-sparse": Method(
+        "unmissed.models.ppd_sparse:PPDSparse", "one sparse hinge-loss classifier per label", "PPD-Sparse", LINEAR
+    ),
+    "pd-sparse": Method(
+        "unmissed.models.pd_sparse:PDSparse", "one sparse max-margin problem over all labels", "PD-Sparse", LINEAR
+    ),
+    "popularity": Method(
+        "unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row", family=FLOOR
+    ),
 }
 """Every method by name; classes are imported when they are needed."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,12 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.reports.drawing import INK, as_svg, dress, new_figure, styled
+from unmissed.reports.grids import Cell as GridCell
+from unmissed.reports.grids import Grid
+from unmissed.reports.pages import render
+
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = ("#8a8f98", "#2f6db3", "#e09f1f", "#c0392b")  # popularity, DiSMEC, surrogate, tail
-_INK, _GRID = "#2b2f36", "#e3e6ea"
 
 
 class Cell(NamedTuple):
@@ -71,24 +73,36 @@ def percent(cell: Cell, *, interval: bool = True) -> str:
 
 def render_page(results: DemoResults) -> str:
     """Return the page as HTML, figures included."""
-    from jinja2 import Environment, PackageLoader
-
-    environment = Environment(
-        loader=PackageLoader("unmissed.reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = percent
-    return environment.get_template("demo.html").render(
+    return render(
+        "demo.html",
         results=results,
         colours=COLOURS,
-        frequency=_svg(draw_frequencies(results)),
-        gain=_svg(draw_gains(results)),
-        corrected=_svg(draw_corrected(results)),
+        table=measures_grid(results),
+        frequency=as_svg(draw_frequencies(results), "How labels go missing"),
+        gain=as_svg(draw_gains(results), "Who gains, who pays"),
+        corrected=as_svg(draw_corrected(results), "Can the truth be seen in incomplete labels?"),
     )
 
 
+def measures_grid(results: DemoResults) -> Grid:
+    """Return the page's table: a measure per row, a method per column; observed labels and truth told apart."""
+    sources = {"observed": "observed labels", "truth": "complete truth"}
+    rows = [
+        [GridCell(line.measure, small=sources[line.source]), *(_cell(cell) for cell in line.cells)]
+        for line in results.lines
+    ]
+    return Grid("measures", "One table, two truths", ["percent", *results.methods], rows)
+
+
+def _cell(cell: Cell) -> GridCell:
+    small = "" if cell.low is None or cell.high is None else f"{100 * cell.low:.1f}–{100 * cell.high:.1f}"
+    return GridCell(percent(cell, interval=False), cell.value, small=small)
+
+
+@styled
 def draw_frequencies(results: DemoResults) -> Figure:
     """Draw how many training rows each label has in truth, and how many were written down."""
-    figure = _figure(7.2, 3.6)
+    figure = new_figure(3.4)
     axes = figure.add_subplot()
     order = np.argsort(-results.true_counts, kind="stable")
     rank = np.arange(1, order.size + 1)
@@ -102,14 +116,15 @@ def draw_frequencies(results: DemoResults) -> Figure:
     axes.set_yticks(ticks, ["none", *(f"{tick:,}" for tick in ticks[1:])])
     axes.minorticks_off()
     axes.set_xlim(0.9, order.size * 1.1)
-    _dress(axes, grid="both")
+    dress(axes, grid="both")
     axes.legend(frameon=False, loc="lower left", markerscale=2)
     return figure
 
 
+@styled
 def draw_gains(results: DemoResults) -> Figure:
     """Draw the change of true recall against DiSMEC by decile, and under it the recall itself."""
-    figure = _figure(7.2, 5.2)
+    figure = new_figure(5.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
     place = np.arange(len(results.deciles))
     recalls = np.array([line.recalls for line in results.deciles]) * 100
@@ -119,9 +134,9 @@ def draw_gains(results: DemoResults) -> Figure:
         offset = (turn - (len(weighted) - 1) / 2) * width
         gain = recalls[:, method] - recalls[:, 1]
         top.bar(place + offset, gain, width * 0.92, color=COLOURS[method], label=results.methods[method])
-    top.axhline(0, color=_INK, lw=0.9)
+    top.axhline(0, color=INK, lw=0.9)
     top.set_ylabel(f"gain over {results.methods[1]}\n(points of recall@5)")
-    _dress(top, grid="y")
+    dress(top, grid="y")
     top.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, borderaxespad=0.2)
     for method, name in enumerate(results.methods):
         bottom.plot(place, recalls[:, method], "o-", color=COLOURS[method], ms=4, lw=1.6, label=name)
@@ -129,14 +144,15 @@ def draw_gains(results: DemoResults) -> Figure:
     bottom.set_xticks(place, [_span(line) for line in results.deciles])
     bottom.set_xlabel("training rows of the label, as written down (each group about a tenth of the labels)")
     bottom.set_ylim(bottom=0)
-    _dress(bottom, grid="y")
+    dress(bottom, grid="y")
     bottom.legend(frameon=False, loc="upper left", ncols=2)
     return figure
 
 
+@styled
 def draw_corrected(results: DemoResults) -> Figure:
     """Draw what incomplete labels make of precision, what weighting by 1/p makes of it, and what is true."""
-    figure = _figure(7.2, 0.62 * len(results.methods) + 1.3)
+    figure = new_figure(0.62 * len(results.methods) + 1.5)
     axes = figure.add_subplot()
     looks = (("o", "white", "counted on the observed labels"), ("D", None, "corrected by 1/p"), ("|", None, "truth"))
     place = np.arange(len(results.methods))[::-1]
@@ -151,19 +167,19 @@ def draw_corrected(results: DemoResults) -> Figure:
                 values[method],
                 at,
                 mark,
-                color=_INK if mark == "|" else colour,
-                markerfacecolor=face or (_INK if mark == "|" else colour),
+                color=INK if mark == "|" else colour,
+                markerfacecolor=face or (INK if mark == "|" else colour),
                 ms=17 if mark == "|" else 7,
                 mew=2,
                 ls="none",
                 zorder=1 if mark == "|" else 3,
             )
-        axes.plot([], [], mark, color=_INK, markerfacecolor=face or _INK, mew=1.6, ls="none", label=text)
+        axes.plot([], [], mark, color=INK, markerfacecolor=face or INK, mew=1.6, ls="none", label=text)
     axes.set_yticks(place, results.methods)
     axes.set_ylim(-0.6, len(results.methods) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("P@5, percent")
-    _dress(axes, grid="x")
+    dress(axes, grid="x")
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.45, 1.22), ncols=3, columnspacing=1.2)
     return figure
 
@@ -174,32 +190,6 @@ def _span(line: DecileLine) -> str:
     return f"{line.fewest}" if line.fewest == line.most else f"{line.fewest}–{line.most}"
 
 
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure as NewFigure
-
-    return NewFigure(figsize=(width, height), layout="constrained")
-
-
-def _dress(axes: Axes, grid: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#9aa0a8")
-    axes.tick_params(colors=_INK, labelsize=9, length=3)
-    axes.grid(True, axis=grid, color=_GRID, lw=0.8)
-    axes.set_axisbelow(True)
-
-
-def _svg(figure: Figure) -> str:
-    """Return a figure as the text of an SVG element, without the XML declaration."""
-    import matplotlib
-    from markupsafe import Markup
-
-    stream = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "path"}):
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    text = stream.getvalue()
-    return Markup(text[text.index("<svg") :])
-
-
 def table_rows(results: DemoResults) -> list[Sequence[str]]:
-    """Return the table for a terminal: a measure a row, a method a column."""
+    """Return the table for a terminal: a measure per row, a method per column."""
     return [[f"{line.measure} ({line.source})", *(percent(cell) for cell in line.cells)] for line in results.lines]

@@ -67,33 +67,64 @@ def evaluate_ranking(
     columns : where truth and training set, if they are tables, keep their labels and ids
     header, one_based : for XMC text, data and scores alike
     """
-    measuring = measuring or Measuring()
-    reading: dict[str, Any] = {"header": header, "one_based": one_based, "progress": progress}
-    known = _read_truth(truth, train, measuring, {**reading, "columns": columns})
-    ids = partial(_row_ids, truth, Reading(columns or Columns(), header))
-    pairs = None if measuring.filtered is None else read_pairs(measuring.filtered)
-
-    def measure(path: PathLike) -> Evaluation:
-        one = read_ranking(path, known.wanted._replace(ids=ids), _depth(measuring, pairs), **reading)
-        one.check_names(known.wanted.names, str(truth if train is None else train))
-        return _measure(one, known, pairs, measuring)
-
-    found = measure(ranking)
+    judge = Judge(truth, train, measuring, columns=columns, header=header, one_based=one_based, progress=progress)
+    found = judge.measure(ranking)
     result = {
         "ranking": str(ranking),
         "truth": str(truth),
         "train": None if train is None else str(train),
-        "propensity": _short_description(measuring.propensity),
-        "inverse_propensities_from": _origin(measuring.propensity),
-        **summarise(found, measuring.n_resamples, measuring.level, measuring.seed, progress),
+        **judge.summarise(found),
     }
-    result["warnings"] += _lost_marks(result, truth, known.n_left_out)
     if against is not None:
         result["against"] = str(against)
-        result["differences"] = summarise_difference(
-            found, measure(against), measuring.n_resamples, measuring.level, measuring.seed, progress
-        )
+        result["differences"] = judge.difference(found, judge.measure(against))
     return result
+
+
+class Judge:
+    """Measures any number of rankings of the same rows; the truth is read once. Parameters: see `evaluate_ranking`."""
+
+    def __init__(
+        self,
+        truth: PathLike,
+        train: PathLike | None = None,
+        measuring: Measuring | None = None,
+        *,
+        columns: Columns | None = None,
+        header: bool = True,
+        one_based: bool = False,
+        progress: Progress = silent,
+    ) -> None:
+        self.measuring = measuring or Measuring()
+        self._reading: dict[str, Any] = {"header": header, "one_based": one_based, "progress": progress}
+        self._progress = progress
+        self._source, self._truth = str(truth if train is None else train), truth
+        self._known = _read_truth(truth, train, self.measuring, {**self._reading, "columns": columns})
+        self._ids = partial(_row_ids, truth, Reading(columns or Columns(), header))
+        self._pairs = None if self.measuring.filtered is None else read_pairs(self.measuring.filtered)
+
+    def measure(self, ranking: PathLike) -> Evaluation:
+        """Read a ranking or a file of scores, and measure it."""
+        wanted = self._known.wanted._replace(ids=self._ids)
+        one = read_ranking(ranking, wanted, _depth(self.measuring, self._pairs), **self._reading)
+        one.check_names(self._known.wanted.names, self._source)
+        return _measure(one, self._known, self._pairs, self.measuring)
+
+    def summarise(self, found: Evaluation) -> dict[str, Any]:
+        """Return figures, intervals, deciles and warnings as a value that JSON can hold."""
+        how = self.measuring
+        result = {
+            "propensity": _short_description(how.propensity),
+            "inverse_propensities_from": _origin(how.propensity),
+            **summarise(found, how.n_resamples, how.level, how.seed, self._progress),
+        }
+        result["warnings"] += _lost_marks(result, self._truth, self._known.n_left_out)
+        return result
+
+    def difference(self, first: Evaluation, second: Evaluation) -> dict[str, Any]:
+        """Return the paired differences of two evaluations as a value that JSON can hold."""
+        how = self.measuring
+        return summarise_difference(first, second, how.n_resamples, how.level, how.seed, self._progress)
 
 
 class _Truth(NamedTuple):

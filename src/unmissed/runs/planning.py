@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from unmissed.data import Dataset, make_corpus
 from unmissed.data.catalog import Entry
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Shared, Task, Work
+from unmissed.execution import Piece, Shared, Task, Work, peak_bytes
 from unmissed.kernels.vectors import LANES
 from unmissed.models.base import Model
 from unmissed.models.one_vs_rest import OneVsRest, check_block_size
@@ -127,7 +126,7 @@ def make_plan(
     timing, used = _calibrate(model, dataset, n_sampled, seed)
     core = _estimate(timing.seconds, _LEAST)
     disk = _estimate([float(one) for one in timing.n_bytes], _LEAST)
-    return _plan(model, sizes, timing.layout, core, disk, (n_workers, n_threads), used, _peak_bytes())
+    return _plan(model, sizes, timing.layout, core, disk, (n_workers, n_threads), used, peak_bytes())
 
 
 def plan_entry(
@@ -167,7 +166,7 @@ def plan_entry(
     )
     core = _estimate([scale * one for one in timing.seconds], _SCALED)
     disk = _estimate([float(one) for one in timing.n_bytes], _SCALED)
-    peak = _peak_bytes() + _layout_bytes(sizes) - _layout_bytes(stand_in)
+    peak = peak_bytes() + _layout_bytes(sizes) - _layout_bytes(stand_in)
     return _plan(model, sizes, scale * timing.layout, core, disk, (n_workers, n_threads), used, peak)
 
 
@@ -231,13 +230,3 @@ def _estimate(found: list[float], least: float) -> Estimate:
 def _layout_bytes(sizes: Sizes) -> float:
     """Return what a worker's memory holds of the data: X as it is mapped, scaled and laid out, and the lanes."""
     return 20.0 * sizes.n_values + 20.0 * sizes.n_samples + 4.0 * LANES * (2 * sizes.n_features + sizes.n_samples)
-
-
-def _peak_bytes() -> float:
-    """Return the most memory that this process has had; 0 where the system does not say."""
-    if sys.platform == "win32":
-        return 0.0
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

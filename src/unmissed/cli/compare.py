@@ -1,0 +1,121 @@
+"""`unmissed compare`: methods side by side on a data set."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unmissed.cli import show
+from unmissed.cli.data import NoHeader, OneBased
+from unmissed.cli.train import parse_time
+from unmissed.errors import InputError
+
+
+def compare(
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Rows to train on, in any form that train takes.")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to measure on.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write into.", file_okay=False)],
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--methods", help="Methods with commas between, parameters behind a colon (parabel:n_trees=1); all if none."
+        ),
+    ] = None,
+    scores: Annotated[
+        list[str] | None,
+        typer.Option("--scores", metavar="NAME=FILE", help="Scores of another system on the same rows; repeatable."),
+    ] = None,
+    baseline: Annotated[str, typer.Option(help="The method that gains are counted from.")] = "dismec",
+    propensity: Annotated[
+        str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE; jain with the usual A, B if none.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="The most time for one method: 90s, 50m, 2h. The others go on.")
+    ] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the data set; that of its folder if none.")] = None,
+    bootstrap: Annotated[int, typer.Option(help="Resamples for intervals.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Threads of one method; all cores if none.")] = None,
+    min_df: Annotated[int | None, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = None,
+    max_features: Annotated[int | None, typer.Option(help="For text: keep the most frequent words.", min=1)] = None,
+    smooth_idf: Annotated[bool, typer.Option("--smooth-idf", help="For text: scikit-learn's smoothed idf.")] = False,
+    no_header: NoHeader = False,
+    one_based: OneBased = False,
+    json: show.JsonOption = False,
+) -> None:
+    """Train, ask and measure every method on one data set, each in a process of its own, and render a page.
+
+    The folder gets results.json, index.html with tables and figures, tables/ (Markdown, LaTeX), figures/ (PNG, SVG),
+    the runs and rankings of all methods. Started again, the same command trains only what is not finished. A method
+    that reaches a limit is named in the table; with a larger limit it goes on.
+
+    A data set of the paper is recognised by its name or its sizes: the printed figures then stand beside ours.
+
+    Example: unmissed compare train.txt.gz test.txt.gz --out side-by-side
+
+    Example: unmissed compare train.jsonl.xz test.jsonl.xz --out few --methods dismec,pw-dismec,parabel --time-limit 2h
+    """
+    from unmissed.data import TextFeatures
+    from unmissed.data.sources import holds_text
+    from unmissed.execution import Limits
+    from unmissed.propensity import parse
+    from unmissed.runs.compare import Comparison
+    from unmissed.runs.compare import compare as compare_methods
+    from unmissed.runs.contenders import read_contenders
+
+    options: dict[str, Any] = {"min_df": min_df, "max_features": max_features, "smooth": smooth_idf}
+    options = {option: value for option, value in options.items() if value}
+    if options and not holds_text(train):
+        raise InputError(f"{train}: holds features already; --min-df, --max-features and --smooth-idf are for text")
+    comparison = Comparison(
+        read_contenders(methods or ()),
+        dict(_pair(word) for word in scores or ()),
+        baseline=baseline,
+        propensity=None if propensity is None else parse(propensity),
+        n_resamples=bootstrap,
+        seed=seed,
+        limits=Limits(
+            None if time_limit is None else parse_time(time_limit, "--time-limit"),
+            None if memory_limit is None else parse_memory(memory_limit),
+        ),
+        n_jobs=jobs,
+        name=name,
+    )
+    results = compare_methods(
+        train,
+        test,
+        out,
+        comparison,
+        text=TextFeatures(**options) if holds_text(train) else None,
+        header=not no_header,
+        one_based=one_based,
+        stage=show.progress_bar,
+    )
+    from unmissed.reports.compare import figures_table, write_report
+
+    files = write_report(results, out)
+    if json:
+        show.print_json({**results, "files": [str(path) for path in files]})
+        return
+    show.print_table(*figures_table(results))
+    for one in results["methods"]:
+        if one["state"] != "finished":
+            show.say(f"{one['title']}: {one['state']}: {one['reason']}", err=True)
+    show.say(f"The page with all tables and figures: {out / 'index.html'}")
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, path = word.partition("=")
+    if not (name and equals and path):
+        raise InputError(f"--scores is NAME=FILE, such as SLEEC=sleec.npz; got {word!r}")
+    return name, path
+
+
+def parse_memory(word: str) -> int:
+    """Return the bytes of an amount such as 800M or 4G; a bare number is bytes."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kKMGT]?)(?:i?B)?", word)
+    if found is None or not float(found[1]):
+        raise InputError(f"--memory-limit is an amount such as 800M or 4G; got {word!r}")
+    return int(float(found[1]) * 1024 ** " kMGT".index(found[2].replace("K", "k") or " "))

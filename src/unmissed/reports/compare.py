@@ -1,0 +1,78 @@
+"""The report of a comparison: a page, tables as Markdown and LaTeX, figures as PNG and SVG."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from unmissed.archive import write_text
+from unmissed.reports.compare_figures import CAPTIONS, TITLES, all_figures
+from unmissed.reports.compare_tables import Results, all_tables, measured, names_at
+from unmissed.reports.drawing import as_svg, save
+from unmissed.reports.grids import to_latex, to_markdown
+from unmissed.reports.metrics_tables import Table
+from unmissed.reports.pages import render
+
+PAGE = "index.html"
+
+
+def write_report(results: Results, out: str | os.PathLike[str]) -> list[Path]:
+    """Write `index.html`, `tables/` and `figures/` into a folder; return the files, the page first."""
+    folder = Path(out)
+    tables, figures = all_tables(results), all_figures(results)
+    files = []
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    for name, grid in tables.items():
+        for suffix, text in ((".md", to_markdown(grid)), (".tex", to_latex(grid))):
+            files.append(folder / "tables" / f"{name}{suffix}")
+            write_text(files[-1], text)
+    for name, figure in figures.items():
+        files += save(figure, folder / "figures" / name)
+    pictures = {
+        name: {"svg": as_svg(figure, TITLES[name]), "title": TITLES[name], "caption": CAPTIONS[name]}
+        for name, figure in figures.items()
+    }
+    page = render("compare.html", results=results, tables=tables, figures=pictures, lead=_lead(results))
+    write_text(folder / PAGE, page)
+    return [folder / PAGE, *files]
+
+
+def figures_table(results: Results) -> Table:
+    """Return the table for a terminal: P and PSP at every cut-off, seconds and size."""
+    names = [*names_at(results, "P"), *names_at(results, "PSP")]
+    rows = []
+    for one in results["methods"]:
+        figures, seconds, size = one.get("figures", {}), (one.get("seconds") or {}).get("train"), one.get("disk_bytes")
+        rows.append(
+            [
+                one["title"] if one["state"] == "finished" else f"{one['title']} ({one['state']})",
+                *(_percent(figures.get(name)) for name in names),
+                "-" if seconds is None else f"{seconds:,.1f}",
+                "-" if size is None else f"{size / 2**20:,.1f}",
+            ]
+        )
+    data = results["data"]
+    title = f"{data['name']}: {data['n_train']:,} training rows, {data['n_labels']:,} labels; percent"
+    return Table(title, ["method", *names, "training, s", "MiB"], rows)
+
+
+def _lead(results: Results) -> list[str]:
+    """Return what was found in sentences: who is best, and what the baseline's rival gains."""
+    titles = {one["key"]: one["title"] for one in results["methods"]}
+    sentences = []
+    for name in (names_at(results, "PSP")[-1], names_at(results, "P")[0]):
+        best = results["best"].get(name)
+        if best is None:
+            continue
+        figures = next(one["figures"] for one in measured(results) if one["key"] == best["key"])
+        near = ", ".join(titles[key] for key in best["near"])
+        behind = f"; not clearly behind: {near}" if near else "; all others are clearly behind"
+        sentences.append(f"Best {name}: {titles[best['key']]}, {100 * figures[name]['value']:.1f} %{behind}.")
+    stopped = [f"{one['title']} ({one['state']})" for one in results["methods"] if one["state"] != "finished"]
+    if stopped:
+        sentences.append(f"Not finished: {', '.join(stopped)}.")
+    return sentences
+
+
+def _percent(entry: dict[str, float | None] | None) -> str:
+    return "-" if entry is None or entry["value"] is None else f"{100 * entry['value']:.2f}"

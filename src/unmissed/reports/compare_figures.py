@@ -1,0 +1,253 @@
+"""Figures of a comparison, drawn from what `unmissed.runs.compare` computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unmissed.models.registry import EMBEDDINGS, FLOOR, LINEAR, TREES
+from unmissed.reports.compare_tables import Results, measured, names_at, span
+from unmissed.reports.drawing import GRID, INK, SOFT, dress, new_figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CUTS = ("#2f6db3", "#e09f1f", "#c0392b", "#5a9e6f", "#8a6fb8")
+FAMILIES = {LINEAR: "#2f6db3", TREES: "#3f9b62", EMBEDDINGS: "#d98a1f", FLOOR: "#8a8f98"}
+OTHERS = "#a05195"
+
+
+def drawn(results: Results) -> list[Mapping[str, Any]]:
+    """Return the methods that figures show: the floor would stretch every axis, and is in the tables."""
+    return [one for one in measured(results) if one["family"] != FLOOR] or measured(results)
+
+
+@styled
+def draw_scored(results: Results) -> Figure:
+    """Draw PSP and PSnDCG of every method with intervals."""
+    return _dots(results, ("PSP", "PSnDCG"))
+
+
+@styled
+def draw_vanilla(results: Results) -> Figure:
+    """Draw the paper's figure of plain metrics: P and nDCG of every method with intervals."""
+    return _dots(results, ("P", "nDCG"))
+
+
+def _dots(results: Results, measures: Sequence[str]) -> Figure:
+    methods = drawn(results)
+    figure = new_figure(len(measures) * (0.23 * len(methods) + 0.75))
+    panels = np.atleast_1d(figure.subplots(len(measures), 1))
+    for axes, measure in zip(panels, measures, strict=True):
+        for colour, name in zip(CUTS, names_at(results, measure, after_first=measure.endswith("nDCG")), strict=False):
+            _with_spread(axes, [one["figures"].get(name) for one in methods], colour, name)
+        _methods_down(axes, methods)
+        axes.set_xlabel(f"{measure}@k, percent")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.1, handletextpad=0.2)
+        _put(axes)
+    return figure
+
+
+def _put(axes: Axes) -> None:
+    dress(axes, "x")
+    axes.tick_params(axis="y", length=0)
+
+
+def _with_spread(axes: Axes, entries: Sequence[Mapping[str, Any] | None], colour: str, label: str | None) -> None:
+    """Draw one mark per method with its interval, first method on top."""
+    for place, entry in enumerate(entries):
+        if entry is None or entry["value"] is None:
+            continue
+        if entry.get("low") is not None:
+            axes.plot([100 * entry["low"], 100 * entry["high"]], [-place, -place], color=colour, lw=3, alpha=0.35)
+        axes.plot(100 * entry["value"], -place, "o", color=colour, ms=4.5, ls="none")
+    if label is not None:
+        axes.plot([], [], "o", color=colour, ms=4.5, ls="none", label=label)
+
+
+def _methods_down(axes: Axes, methods: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_yticks([-place for place in range(len(methods))], [one["title"] for one in methods])
+    axes.set_ylim(0.6 - len(methods), 0.6)
+
+
+@styled
+def draw_gains(results: Results) -> Figure:
+    """Draw every method's paired difference to the baseline in PSP and in P, with intervals."""
+    methods = [one for one in drawn(results) if one["key"] != results["baseline"]]
+    deepest = results["settings"]["k"][-1]
+    figure = new_figure(2 * (0.23 * max(len(methods), 1) + 0.75))
+    title = next((one["title"] for one in results["methods"] if one["key"] == results["baseline"]), "")
+    for axes, measure in zip(figure.subplots(2, 1), ("PSP", "P"), strict=True):
+        for colour, k in ((CUTS[0], 1), (CUTS[2], deepest)):
+            name = f"{measure}@{k}"
+            _with_spread(axes, [one["against_baseline"].get(name) for one in methods], colour, name)
+        axes.axvline(0, color=INK, lw=0.9)
+        _methods_down(axes, methods)
+        axes.set_xlabel(f"{measure}@k minus that of {title}, points")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.1, handletextpad=0.2)
+        axes.set_xscale("symlog", linthresh=5)
+        axes.set_xticks(ticks := [tick for tick in _TICKS if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]])
+        axes.set_xticklabels([f"{tick:+d}" if tick else "0" for tick in ticks])
+        axes.minorticks_off()
+        _put(axes)
+    return figure
+
+
+_TICKS = (-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100)
+
+
+@styled
+def draw_deciles(results: Results) -> Figure:
+    """Draw the recall of rare and of frequent labels as a map: methods down, groups of labels across."""
+    methods = measured(results)
+    depth = results["settings"]["k"][-1]
+    groups = [[group for group in one["deciles"] if group["k"] == depth and group["true"]] for one in methods]
+    shares = np.array([[np.nan if g["recall"] is None else 100 * g["recall"] for g in row] for row in groups])
+    figure = new_figure(0.23 * len(methods) + 1.1)
+    axes = figure.add_subplot()
+    axes.pcolormesh(shares[::-1], cmap="YlGnBu", vmin=0, vmax=100, edgecolors="none")
+    for (row, column), share in np.ndenumerate(shares[::-1]):
+        if np.isfinite(share):
+            colour = "#ffffff" if share > 55 else "#1d2126"
+            axes.text(column + 0.5, row + 0.5, f"{share:.0f}", ha="center", va="center", color=colour, fontsize=7.5)
+    axes.set_yticks(np.arange(len(methods)) + 0.5, [one["title"] for one in methods[::-1]])
+    axes.set_xticks(np.arange(shares.shape[1]) + 0.5, list(map(span, groups[0])), rotation=40, ha="right")
+    axes.set_xlabel(f"training rows of the label; recall@{depth}, percent")
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, labelsize=8.5)
+    return figure
+
+
+@styled
+def draw_frequencies(results: Results) -> Figure:
+    """Draw rows per label against the label's rank, with the fitted power law."""
+    curve, law = results["data"]["frequencies"], results["data"]["power_law"]
+    figure = new_figure(3.2)
+    axes = figure.add_subplot()
+    rank = np.asarray(curve["rank"], dtype=np.float64)
+    axes.plot(rank, curve["count"], color=CUTS[0], lw=2, label="labels, most frequent first")
+    if law is not None:
+        line = np.exp(law["intercept"] - law["exponent"] * np.log(rank))
+        axes.plot(rank, line, color=CUTS[2], lw=1.3, ls=(0, (5, 3)), label=f"power law, exponent {law['exponent']:.2f}")
+    axes.set(xscale="log", yscale="log", xlabel="rank of the label", ylabel="training rows")
+    axes.set_ylim(bottom=0.8)
+    dress(axes, "both")
+    axes.legend(loc="lower left")
+    return figure
+
+
+@styled
+def draw_against_time(results: Results) -> Figure:
+    """Draw PSP at the deepest cut-off against the seconds of training."""
+    return _against(results, lambda one: (one.get("seconds") or {}).get("train"), "training, seconds")
+
+
+@styled
+def draw_against_size(results: Results) -> Figure:
+    """Draw PSP at the deepest cut-off against the size of the model on disk."""
+    return _against(results, lambda one: _mebibytes(one.get("disk_bytes")), "model on disk, MiB")
+
+
+def _mebibytes(size: int | None) -> float | None:
+    return None if size is None else size / 2**20
+
+
+def _against(results: Results, cost: Any, label: str) -> Figure:
+    name = f"PSP@{results['settings']['k'][-1]}"
+    figure = new_figure(4.2)
+    axes = figure.add_subplot()
+    points = []
+    for one in drawn(results):
+        entry, spent = one["figures"].get(name), cost(one)
+        if entry is None or entry["value"] is None or not spent:
+            continue
+        colour = FAMILIES.get(one["family"], OTHERS)
+        if entry.get("low") is not None:
+            axes.plot([spent, spent], [100 * entry["low"], 100 * entry["high"]], color=colour, lw=3, alpha=0.3)
+        axes.plot(spent, 100 * entry["value"], "o", color=colour, ms=5)
+        points.append((spent, 100 * entry["value"], one["title"]))
+    axes.set(xscale="log", xlabel=label, ylabel=f"{name}, percent")
+    dress(axes, "both")
+    axes.grid(True, which="major", color=GRID, lw=0.8)
+    _name_points(axes, points)
+    families = list(dict.fromkeys(one["family"] for one in drawn(results)))
+    for family in families:
+        axes.plot([], [], "o", color=FAMILIES.get(family, OTHERS), ms=5, label=family or "other")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.1, handletextpad=0.2)
+    return figure
+
+
+def _name_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
+    """Write names beside points: to the left in the right half, and no two on one line."""
+    if not points:
+        return
+    low, high = axes.get_ylim()
+    step = (high - low) / 28
+    left, right = np.log(axes.get_xlim())
+    for side in (False, True):
+        lowest = np.inf
+        own = [one for one in points if (np.log(one[0]) > (left + right) / 2) == side]
+        for x, y, name in sorted(own, key=lambda one: -one[1]):
+            lowest = min(y, lowest - step)
+            axes.annotate(
+                name,
+                (x, y),
+                xytext=(-7 if side else 7, 0),
+                xycoords="data",
+                textcoords="offset points",
+                ha="right" if side else "left",
+                va="center",
+                fontsize=7.5,
+                annotation_clip=False,
+            ).set_position((-7 if side else 7, _points(axes, lowest - y)))
+            if lowest < y - step / 2:
+                axes.plot([x, x], [y, lowest], color=SOFT, lw=0.5, zorder=0)
+
+
+def _points(axes: Axes, rise: float) -> float:
+    """Return a rise on the y axis in points, by the height that the figure was given."""
+    low, high = axes.get_ylim()
+    figure = axes.figure
+    return float(rise / (high - low) * figure.get_figheight() * 72 * 0.75)  # type: ignore[union-attr]
+
+
+CAPTIONS = {
+    "scored": "PSP and PSnDCG with their intervals. A hit on a rare label counts more: each is weighed by 1/p, where p "
+    "is the chance that a true label was written down.",
+    "vanilla": "P@k is the share of right labels among the first k; nDCG@k weighs earlier places more.",
+    "gains": "Paired differences on the same test rows. An interval that does not reach 0 is a clear difference. "
+    "Beyond 5 points the axis is logarithmic.",
+    "deciles": "Which share of the true marks of rare (left) and of frequent labels (right) is found.",
+    "frequencies": "How many training rows each label has: the long tail.",
+    "time": "Up and to the left is better.",
+    "size": "Up and to the left is better.",
+}
+TITLES = {
+    "scored": "Propensity-scored metrics",
+    "vanilla": "Plain metrics",
+    "gains": "Gain over the baseline",
+    "deciles": "Rare and frequent labels",
+    "frequencies": "Label frequencies",
+    "time": "Quality and training time",
+    "size": "Quality and size",
+}
+
+
+def all_figures(results: Results) -> dict[str, Figure]:
+    """Return every figure by its name."""
+    found = {"frequencies": draw_frequencies(results)}
+    if not measured(results):
+        return found
+    others = any(one["key"] != results["baseline"] for one in drawn(results))
+    return {
+        "scored": draw_scored(results),
+        "vanilla": draw_vanilla(results),
+        **({"gains": draw_gains(results)} if others else {}),
+        "deciles": draw_deciles(results),
+        **found,
+        "time": draw_against_time(results),
+        "size": draw_against_size(results),
+    }

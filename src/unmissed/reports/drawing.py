@@ -1,0 +1,88 @@
+"""What all figures share: colours, axes, and how a figure becomes a file or a part of a page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    P = ParamSpec("P")
+
+INK, SOFT, GRID = "#2b2f36", "#9aa0a8", "#e3e6ea"
+WIDTH = 5.0  # inches: text stays readable where a phone shows the figure 350 pixels wide
+_ON_PAGES = {INK: "var(--ink)", SOFT: "var(--soft)", GRID: "var(--line)"}  # so that dark pages get light ink
+_STYLE: dict[Any, Any] = {
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": SOFT,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "font.size": 9,
+    "legend.frameon": False,
+    "svg.hashsalt": "unmissed",
+}
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Let a function draw in the style of our pages."""
+
+    @wraps(draw)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE):
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # found once, not again for each form that it is saved in
+            return figure
+
+    return call
+
+
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """Return an empty figure; sizes are in inches."""
+    from matplotlib.figure import Figure as NewFigure
+
+    return NewFigure(figsize=(width, height), layout="constrained")
+
+
+def dress(axes: Axes, grid: Any) -> None:
+    """Leave two spines, small ticks, and a grid along `grid`: x, y or both."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=INK, labelsize=9, length=3)
+    axes.grid(True, axis=grid, color=GRID, lw=0.8)
+    axes.set_axisbelow(True)
+
+
+def as_svg(figure: Figure, label: str = "") -> str:
+    """Return a figure as an SVG element for a page, whose colours it takes on; `label` says in words what it shows."""
+    import matplotlib
+    from markupsafe import Markup, escape
+
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "none"}):
+        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    for colour, variable in _ON_PAGES.items():
+        text = text.replace(colour, variable)
+    return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1))
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Save as PNG and SVG; the same numbers give the same bytes."""
+    import matplotlib
+
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "path"}):
+        figure.savefig(paths[0], dpi=160, metadata={"Software": None})
+        figure.savefig(paths[1], metadata={"Date": None})
+    return paths

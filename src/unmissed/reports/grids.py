@@ -1,0 +1,88 @@
+"""Grids: tables whose cells know their numbers and their rank, rendered as Markdown, LaTeX and HTML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+NEAR = "≈"
+_TEX = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"}
+_TEX |= {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    NEAR: r"$\approx$",
+    "–": "--",
+    "−": "$-$",
+}
+
+
+class Cell(NamedTuple):
+    """What a cell shows, what it is sorted by, whether it is the best of its column or within the best one's interval.
+
+    `small` is shown under the text on pages, and left out elsewhere.
+    """
+
+    text: str
+    value: float | None = None
+    best: bool = False
+    near: bool = False
+    small: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: a title, columns, and rows of cells, the first of which names the row."""
+
+    name: str
+    title: str
+    columns: list[str]
+    rows: list[list[Cell]]
+    notes: list[str] = field(default_factory=list)
+
+    def texts(self) -> list[list[str]]:
+        """Return the rows as plain text, the best with a star."""
+        return [[f"{one.text}{'*' if one.best else NEAR if one.near else ''}" for one in row] for row in self.rows]
+
+
+def number(value: float | None, form: str = "{:.2f}", **marks: Any) -> Cell:
+    """Return the cell of a number, or of a dash where there is none."""
+    return Cell("–") if value is None else Cell(form.format(value), value, **marks)
+
+
+def to_markdown(grid: Grid) -> str:
+    """Return a pipe table under its title; the best is bold."""
+    lines = [f"**{grid.title}**", "", _piped(grid.columns), "|---|" + "---:|" * (len(grid.columns) - 1)]
+    for row in grid.rows:
+        shown = [one.text.replace("|", r"\|") + (f" {NEAR}" if one.near else "") for one in row]
+        lines.append(_piped([f"**{text}**" if one.best else text for text, one in zip(shown, row, strict=True)]))
+    return "\n".join([*lines, "", *grid.notes, ""])
+
+
+def to_latex(grid: Grid) -> str:
+    """Return a `table` with booktabs rules; the best is bold."""
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]
+    lines += [" & ".join(map(escape_latex, grid.columns)) + r" \\", r"\midrule"]
+    for row in grid.rows:
+        shown = [escape_latex(one.text) + (r"$^{\approx}$" if one.near else "") for one in row]
+        bold = [rf"\textbf{{{text}}}" if one.best else text for text, one in zip(shown, row, strict=True)]
+        lines.append(" & ".join(bold) + r" \\")
+    caption = escape_latex(" ".join([f"{grid.title}.", *grid.notes]))
+    lines += [
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{caption}}}",
+        rf"\label{{tbl:{grid.name}}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Return text that LaTeX prints as it is."""
+    return re.sub(r"[&%#_${}~\\^±≈–−]", lambda found: _TEX[found.group()], text)
+
+
+def _piped(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,15 @@
+"""Pages: templates filled in, in one file each that needs no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page as HTML."""
+    from jinja2 import Environment, PackageLoader
+
+    environment = Environment(
+        loader=PackageLoader("unmissed.reports"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(template).render(**values)

@@ -1,0 +1,304 @@
+"""The verb compare: methods side by side on one data set, by the verbs train, predict and evaluate."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unmissed.archive import read_json, write_json
+from unmissed.data import Dataset, TextFeatures, catalog, load, open_store, write_store
+from unmissed.data.catalog import Recognised
+from unmissed.data.statistics import describe_labels
+from unmissed.errors import InputError
+from unmissed.execution import Limits
+from unmissed.metrics import Conventions, Evaluation
+from unmissed.metrics.conventions import RERANK_DEPTH
+from unmissed.propensity import Jain, Propensity, default_propensity, describe
+from unmissed.runs.beside import beside_published, check_claims
+from unmissed.runs.bouts import RANKING, Bout, Stage, no_stage, settle, write_warm_rows
+from unmissed.runs.contenders import Contender, read_contenders
+from unmissed.runs.evaluate import Judge, Measuring
+from unmissed.runs.folder import versions
+
+RESULTS = "results.json"
+KIND, VERSION = "comparison", 1
+BASELINE = "dismec"  # the method that the paper counts gains from
+RERANKED = ("PSP", "PSnDCG")  # what the authors' re-ranking changes
+_POINTS = 200  # of the curve of label frequencies
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared, and how.
+
+    Parameters
+    ----------
+    contenders : the methods; all of the registry by default
+    scores : files of other systems by name, in any form that `evaluate` reads
+    baseline : the key of the contender that gains are counted from; where it is missing, the first one
+    propensity : for training and measuring alike; by default the constants that the catalogue has for the data set
+    k, n_resamples, level, seed : of measuring
+    limits : of one method
+    n_jobs : threads of one method
+    name : of the data set; by default the name of the training set's folder
+    """
+
+    contenders: Sequence[Contender] = field(default_factory=read_contenders)
+    scores: Mapping[str, PathLike] = field(default_factory=dict)
+    baseline: str = BASELINE
+    propensity: Propensity | None = None
+    k: Sequence[int] = (1, 3, 5)
+    n_resamples: int = 1000
+    level: float = 0.95
+    seed: int = 0
+    limits: Limits = field(default_factory=Limits)
+    n_jobs: int | None = None
+    name: str | None = None
+
+
+class _Data(NamedTuple):
+    """The two stores, their paths, and what they are called."""
+
+    train: Dataset
+    test: Dataset
+    folder: Path
+    name: str
+    recognised: Recognised | None
+
+
+def compare(
+    train: PathLike,
+    test: PathLike,
+    out: PathLike,
+    comparison: Comparison | None = None,
+    *,
+    text: TextFeatures | None = None,
+    header: bool = True,
+    one_based: bool = False,
+    stage: Stage = no_stage,
+) -> dict[str, Any]:
+    """Train, ask and measure every contender, each in a process of its own; return what `results.json` then holds.
+
+    Parameters
+    ----------
+    train, test : data sets in any form that `unmissed.data.load` reads; all contenders see the same features
+    out : the folder; finished methods in it are not trained again, an interrupted one goes on where it stopped
+    comparison : Comparison
+    text : how JSON lines become features
+    header, one_based : for XMC text
+    stage : given a description, opens a context that gives a `Progress`, such as `unmissed.cli.show.progress_bar`
+    """
+    how = comparison or Comparison()
+    how.limits.check()
+    if not how.contenders and not how.scores:
+        raise InputError("nothing to compare: no method and no scores")
+    folder = Path(out)
+    with stage("reading") as progress:
+        reading = {"header": header, "one_based": one_based, "progress": progress}
+        data = _prepare(train, test, folder / "data", how.name, text, reading)
+    how = replace(how, propensity=how.propensity or _usual(data.recognised))
+    assert how.propensity is not None  # it has just been set
+    write_warm_rows(data.train, data.folder / "warm")
+    depth = max(*how.k, RERANK_DEPTH)
+    entries = []
+    for contender in how.contenders:
+        bout = Bout(contender, how.propensity, data.folder, folder / "methods" / contender.folder, depth, how.n_jobs)
+        wanted = {
+            "recipe": bout.recipe(None if data.train.text is None else data.train.text.options),
+            "data": [data.train.digest, data.test.digest],
+            "depth": depth,
+        }
+        entries.append(_entry(contender, settle(bout, wanted, how.limits, stage)))
+    with stage("measuring"):
+        results = _results(entries, data, how, folder, _files(how, folder, entries))
+    write_json(folder / RESULTS, results)
+    return results
+
+
+def read_results(path: PathLike) -> dict[str, Any]:
+    """Read what `compare` left in a folder."""
+    value = read_json(Path(path) / RESULTS)
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        raise InputError(f"{path}: {RESULTS} is not what compare leaves")
+    if value.get("version") != VERSION:
+        raise InputError(f"{path}: a comparison of version {value.get('version')!r}; this program reads {VERSION}")
+    return value
+
+
+def _prepare(
+    train: PathLike, test: PathLike, folder: Path, name: str | None, text: TextFeatures | None, reading: dict[str, Any]
+) -> _Data:
+    """Keep both data sets as stores; where their files have not changed, they are not read again."""
+    source = {
+        "train": _fingerprint(train),
+        "test": _fingerprint(test),
+        "text": None if text is None else text.options,
+        "reading": [reading["header"], reading["one_based"]],
+    }
+    noted = folder / "source.json"
+    paths = [folder / "train", folder / "test"]
+    if not (noted.is_file() and read_json(noted) == source and all(path.is_dir() for path in paths)):
+        rows = load(train, text=text, **reading)
+        asked = load(test, like=rows, **reading)
+        for path, dataset in zip(paths, (rows, asked), strict=True):
+            if not path.exists():
+                write_store(dataset, path)
+            elif open_store(path).digest != dataset.digest:
+                raise InputError(f"{path}: holds other data; choose another folder")
+        write_json(noted, source)
+    rows, asked = (open_store(path) for path in paths)
+    names = _names(train)
+    sizes = (rows.n_samples, asked.n_samples, rows.n_labels, rows.n_features)
+    recognised = catalog.recognise([name] if name else names, sizes)
+    called = name or (recognised.entry.name if recognised else names[0])
+    return _Data(rows, asked, folder, called, recognised)
+
+
+def _fingerprint(path: PathLike) -> list[Any]:
+    """Return path, size and time of the files behind a path; of a store those of its manifest."""
+    found = []
+    for part in str(path).split(","):
+        file = Path(part) / "manifest.json" if Path(part).is_dir() else Path(part)
+        state = file.stat() if file.exists() else None  # what is missing is for the reader to refuse
+        found.append([str(file.absolute()), state and state.st_size, state and state.st_mtime_ns])
+    return found
+
+
+def _names(path: PathLike) -> list[str]:
+    """Return what a data set may be called by its path: the folder's name first, unless all there is a file's."""
+    place = Path(str(path).split(",")[0]).absolute()
+    stem = place.name.split(".")[0]
+    return (
+        [place.parent.name or stem, stem] if stem.casefold() in ("train", "x", "xtrain") else [stem, place.parent.name]
+    )
+
+
+def _usual(recognised: Recognised | None) -> Propensity:
+    """Return the propensity model with the constants that are usual for a data set."""
+    return default_propensity() if recognised is None else Jain(recognised.entry.a, recognised.entry.b)
+
+
+def _entry(contender: Contender, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a method's part of the results, without its figures."""
+    kept = ("state", "seconds", "peak_bytes", "disk_bytes", "certificate", "warnings", "attempts", "made_with")
+    return {
+        "key": contender.key,
+        "title": contender.title,
+        "family": contender.family,
+        "method": contender.method,
+        "params": record["wanted"]["recipe"]["params"],
+        "reason": record.get("reason", ""),
+        **{name: record.get(name) for name in kept},
+    }
+
+
+def _files(how: Comparison, folder: Path, entries: list[dict[str, Any]]) -> dict[str, Path]:
+    """Return the ranking of every finished method and the files of other systems; the latter get an entry each."""
+    folders = {one.key: folder / "methods" / one.folder for one in how.contenders}
+    found = {one["key"]: folders[one["key"]] / RANKING for one in entries if one["state"] == "finished"}
+    for name, path in how.scores.items():
+        if any(name in (one["key"], one["title"]) for one in entries):
+            raise InputError(f"--scores {name}: a method has this name; choose another")
+        entries.append({"key": name, "title": name, "family": "given scores", "state": "finished", "source": str(path)})
+        found[name] = Path(path)
+    return found
+
+
+def _results(
+    entries: list[dict[str, Any]], data: _Data, how: Comparison, folder: Path, files: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Measure all rankings plainly and as the authors do, and set them beside each other and beside the paper."""
+    stores = (data.folder / "test", data.folder / "train")
+    assert how.propensity is not None  # compare has set it
+    plainly = Measuring(how.k, how.propensity, Conventions(), None, how.n_resamples, how.level, how.seed)
+    judge = Judge(*stores, plainly)
+    again = Judge(*stores, replace(plainly, conventions=Conventions(rerank=True)))
+    found = {key: judge.measure(path) for key, path in files.items()}
+    baseline = how.baseline if how.baseline in found else next(iter(found), None)
+    best, against_best = _best(judge, found)
+    for one in entries:
+        if one["key"] not in found:
+            continue
+        summary = judge.summarise(found[one["key"]])
+        one |= {name: summary[name] for name in ("figures", "deciles", "support")}
+        one["warnings"] = [*(one.get("warnings") or []), *summary["warnings"]]
+        one["reranked"] = _only(again.summarise(again.measure(files[one["key"]]))["figures"], RERANKED)
+        one["against_baseline"] = judge.difference(found[one["key"]], found[baseline]) if baseline else {}
+        one["against_best"] = against_best[one["key"]]
+    results = {
+        "kind": KIND,
+        "version": VERSION,
+        "settings": {
+            "k": list(how.k),
+            "propensity": describe(how.propensity) if not hasattr(how.propensity, "values") else {"model": "table"},
+            "conventions": plainly.conventions.describe(),
+            "interval": {"level": how.level, "resamples": how.n_resamples, "seed": how.seed},
+            "limits": how.limits._asdict(),
+            "n_jobs": how.n_jobs,
+        },
+        "made_with": {**versions(), "machine": platform.machine(), "cores": os.cpu_count()},
+        "data": _describe_data(data),
+        "baseline": baseline,
+        "best": best,
+        "methods": entries,
+    }
+    results["published"] = beside_published(results, data.recognised)
+    results["claims"] = check_claims(results, lambda one, other: judge.difference(found[one], found[other]))
+    return results
+
+
+def _best(judge: Judge, found: Mapping[str, Evaluation]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the best method by figure, and how far behind it every method is, both with paired intervals."""
+    names = sorted({name for one in found.values() for name in one.figures if _has_interval(name)})
+    best: dict[str, Any] = {}
+    behind: dict[str, dict[str, Any]] = {key: {} for key in found}
+    pairs: dict[tuple[str, str], dict[str, Any]] = {}
+    for name in names:
+        ranked = [key for key, one in found.items() if np.isfinite(one[name])]
+        if not ranked:
+            continue
+        leader = max(ranked, key=lambda key: found[key][name])
+        for key in ranked:
+            if (key, leader) not in pairs:
+                pairs[key, leader] = judge.difference(found[key], found[leader])
+            behind[key][name] = pairs[key, leader][name]
+        near = [key for key in ranked if key != leader and behind[key][name]["high"] >= 0]
+        best[name] = {"key": leader, "near": near}
+    return best, behind
+
+
+def _has_interval(name: str) -> bool:
+    return name.partition("@")[0] in ("P", "nDCG", "PSP", "PSnDCG", "recall")
+
+
+def _only(figures: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if name.partition("@")[0] in names}
+
+
+def _describe_data(data: _Data) -> dict[str, Any]:
+    """Return the row of the data-set table, the curve of label frequencies, and what identifies the data."""
+    known = data.recognised
+    falling = np.sort(data.train.label_counts)[::-1]
+    falling = falling[falling > 0]
+    ranks = np.unique(np.geomspace(1, max(falling.size, 1), _POINTS).astype(np.int64))[: falling.size]
+    statistics = asdict(describe_labels(data.train.Y))
+    return {
+        "name": data.name,
+        "n_train": data.train.n_samples,
+        "n_test": data.test.n_samples,
+        "n_labels": data.train.n_labels,
+        "n_features": data.train.n_features,
+        "values_per_row": data.train.X.nnz / max(data.train.n_samples, 1),
+        **{name: statistics[name] for name in ("n_used_labels", "points_per_label", "labels_per_point", "power_law")},
+        "digests": {"train": data.train.digest, "test": data.test.digest},
+        "unknown_marks": data.test.n_unknown_labels,
+        "recognised": None if known is None else {"entry": asdict(known.entry), "by": known.by},
+        "frequencies": {"rank": ranks.tolist(), "count": falling[ranks - 1].tolist()},
+    }

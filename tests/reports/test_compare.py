@@ -1,0 +1,79 @@
+"""The report of a comparison: tables, figures and a page that needs no other file."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.reports.results import make_results
+from unmissed.reports.compare import figures_table, write_report
+from unmissed.reports.compare_figures import all_figures
+from unmissed.reports.compare_tables import all_tables, main_table, plain_table
+from unmissed.reports.grids import Cell, Grid, escape_latex, to_latex, to_markdown
+
+FIGURES = {"scored", "vanilla", "gains", "deciles", "frequencies", "time", "size"}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    return folder, write_report(make_results(published=True), folder)
+
+
+def test_every_table_and_figure_is_written_in_each_form(report):
+    folder, files = report
+    tables = set(all_tables(make_results(published=True)))
+    assert {"main", "plain", "gain", "cost", "data", "deciles", "conventions", "published", "claims"} == tables
+    expected = {f"tables/{name}{suffix}" for name in tables for suffix in (".md", ".tex")}
+    expected |= {f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".svg")}
+    assert {file.relative_to(folder).as_posix() for file in files} == {"index.html", *expected}
+    for file in files:
+        assert file.stat().st_size > 0
+    for name in FIGURES:
+        ElementTree.parse(folder / "figures" / f"{name}.svg")
+
+
+def test_the_page_needs_no_other_file_and_shows_names_as_text(report):
+    page = (report[0] / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!#)', page)
+    assert "url(http" not in page
+    assert page.count("<svg") == len(FIGURES)
+    assert "&lt;tiny&gt; &amp; sons" in page
+    assert "<tiny>" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "#2b2f36" not in page, "ink that a dark page would swallow"
+
+
+def test_the_best_is_bold_and_what_is_near_is_marked():
+    row = dict(zip(plain_table(make_results()).columns, plain_table(make_results()).rows[0], strict=True))
+    assert (row["P@1"].near, row["P@3"].near) == (True, False)
+    best = main_table(make_results()).rows[1]
+    assert all(cell.best for cell in best[1:])
+    assert f"**{best[1].text}**" in to_markdown(main_table(make_results()))
+    assert rf"\textbf{{{best[1].text}}}" in to_latex(main_table(make_results()))
+    assert r"$^{\approx}$" in to_latex(plain_table(make_results()))
+
+
+def test_a_method_that_was_stopped_has_dashes_and_says_so():
+    tables = all_tables(make_results())
+    stopped = tables["main"].rows[-1]
+    assert (stopped[0].small, stopped[1].text) == ("time limit", "–")
+    assert tables["cost"].rows[-1][-1].text == "time limit: stopped after 9"
+    title, columns, rows = figures_table(make_results())
+    assert rows[-1] == ["SLEEC (time limit)", *["-"] * (len(columns) - 1)]
+    assert "30 labels" in title
+
+
+def test_names_mean_nothing_to_markdown_and_latex():
+    grid = Grid("t", "50 % & more", ["a|b"], [[Cell("x|y_z")]])
+    assert "| x\\|y_z |" in to_markdown(grid)
+    assert r"50 \% \& more" in to_latex(grid)
+    assert escape_latex("a\\b^~$") == r"a\textbackslash{}b\textasciicircum{}\textasciitilde{}\$"
+
+
+def test_a_comparison_in_which_nothing_finished_has_a_page_too(tmp_path):
+    results = make_results()
+    results |= {"methods": results["methods"][-1:], "best": {}, "baseline": None, "claims": []}
+    write_report(results, tmp_path)
+    assert "Not finished: SLEEC (time limit)" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert set(all_figures(results)) == {"frequencies"}

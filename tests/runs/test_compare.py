@@ -1,0 +1,200 @@
+"""Compare: finished once, gone on with, stopped at limits, and beside the paper."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.runs.corpora import small_corpus, write_texts
+from unmissed.data import load, write_store, write_xmc
+from unmissed.data.catalog import find
+from unmissed.errors import InputError
+from unmissed.execution import Limits, Outcome, watch
+from unmissed.metrics import compare as paired
+from unmissed.metrics import evaluate
+from unmissed.propensity import Jain
+from unmissed.ranking import Ranking
+from unmissed.runs import bouts, open_run
+from unmissed.runs.beside import beside_published, check_claims
+from unmissed.runs.compare import Comparison, compare, read_results
+from unmissed.runs.contenders import read_contenders
+
+FEW = Comparison(read_contenders(["dismec", "pw-dismec:weighting=tail", "popularity"]), n_resamples=50, n_jobs=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def here():
+    """Run bouts in this process: what a process of its own adds has tests of its own."""
+
+    def watch_here(bout, limits, hear):
+        try:
+            value = bout(hear)
+        except InputError as error:
+            return Outcome("failed", None, str(error), 0.1, 2**21)
+        return Outcome("finished", {**value, "peak_bytes": 2**21}, "", 0.1, 2**21)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bouts, "watch", watch_here)
+        yield watch_here
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, here):
+    """Compare three methods once; return the folder, the paths of the data and the results."""
+    folder = tmp_path_factory.mktemp("compare")
+    train, test = small_corpus(n_labels=20, n_train=120)
+    for name, dataset in (("train", train), ("test", test)):
+        write_xmc(dataset, folder / f"{name}.txt")
+    paths = (folder / "train.txt", folder / "test.txt")
+    return folder / "out", paths, compare(*paths, folder / "out", FEW)
+
+
+def test_figures_and_paired_differences_are_those_of_the_rankings_kept(done):
+    out, paths, results = done
+    train, test = load(paths[0]), load(paths[1])
+    inverse = 1 / Jain().fit(train.label_counts, train.n_samples)
+    found = [
+        evaluate(Ranking.load(out / "methods" / one.folder / "ranking.npz"), test.Y, inverse, (1, 3, 5))
+        for one in FEW.contenders
+    ]
+    for one, own in zip(results["methods"], found, strict=True):
+        assert one["figures"]["PSP@5"]["value"] == own["PSP@5"]
+    expected = paired(found[1], found[0], 50)["PSP@3"]
+    assert results["methods"][1]["against_baseline"]["PSP@3"] == expected._asdict()
+    best = results["best"]["P@1"]
+    by_key = {one["key"]: one["figures"]["P@1"]["value"] for one in results["methods"]}
+    assert by_key[best["key"]] == max(by_key.values())
+    assert "popularity" not in [best["key"], *best["near"]]
+
+
+def test_results_say_what_was_spent_and_on_what(done):
+    out, paths, results = done
+    assert read_results(out) == json.loads(json.dumps(results))
+    assert results["data"]["digests"]["train"] == load(paths[0]).digest
+    for one in results["methods"]:
+        assert one["state"] == "finished"
+        assert one["seconds"]["train"] > 0
+        assert one["seconds"]["predict"] > 0
+        assert one["peak_bytes"] > 2**20
+        assert one["deciles"]
+    run = out / "methods" / "dismec" / "run"
+    assert open_run(run).recipe.method == "dismec"
+    on_disk = sum(file.stat().st_size for file in (run / "pieces").rglob("*") if file.is_file())
+    assert results["methods"][0]["disk_bytes"] == on_disk
+    assert {"plain": results["methods"][0]["figures"]["P@1"]}["plain"]["low"] is not None
+    assert set(results["methods"][0]["reranked"]) == {f"{name}@{k}" for name in ("PSP", "PSnDCG") for k in (1, 3, 5)}
+
+
+def test_finished_methods_are_not_trained_again_and_new_ones_join(done, here, monkeypatch):
+    out, paths, results = done
+    asked = []
+    monkeypatch.setattr(bouts, "watch", lambda bout, *_: asked.append(bout.contender.key) or here(bout, *_))
+    more = replace(FEW, contenders=[*FEW.contenders, *read_contenders(["pw-dismec:weighting=surrogate"])])
+    again = compare(*paths, out, more)
+    assert asked == ["pw-dismec:weighting=surrogate"]
+    assert again["methods"][0]["seconds"] == results["methods"][0]["seconds"]
+    assert again["methods"][3]["figures"]
+
+
+def test_other_data_and_other_parameters_are_refused(done, tmp_path):
+    out, paths, _ = done
+    train, _ = small_corpus(n_labels=20, n_train=121)
+    write_xmc(train, tmp_path / "train.txt")
+    with pytest.raises(InputError, match="holds other data"):
+        compare(tmp_path / "train.txt", paths[1], out, FEW)
+    with pytest.raises(InputError, match="another recipe"):
+        compare(*paths, out, replace(FEW, propensity=Jain(0.6, 2.6)))
+
+
+def test_a_method_that_reaches_a_limit_is_named_and_goes_on_under_a_wider_one(done, tmp_path, monkeypatch):
+    _, paths, _ = done
+    monkeypatch.setattr(bouts, "watch", watch)
+    slow = replace(FEW, contenders=read_contenders(["popularity"]), limits=Limits(seconds=1e-6))
+    results = compare(*paths, tmp_path / "out", slow)
+    assert (results["methods"][0]["state"], results["baseline"]) == ("time limit", None)
+    assert results["methods"][0]["reason"] == "stopped after 1e-06 seconds"
+    results = compare(*paths, tmp_path / "out", replace(slow, limits=Limits(seconds=600)))
+    assert (results["methods"][0]["state"], results["methods"][0]["attempts"]) == ("finished", 2)
+    assert results["methods"][0]["peak_bytes"] > 2**22
+
+
+def test_a_method_stopped_by_a_limit_stays_stopped_under_the_same_limit(done, tmp_path, monkeypatch):
+    _, paths, _ = done
+    stopped = Outcome("memory limit", None, "stopped at 1 GiB", 5.0, 2**30)
+    monkeypatch.setattr(bouts, "watch", lambda *_: stopped)
+    held = replace(FEW, contenders=read_contenders(["popularity"]), limits=Limits(memory=2**30))
+    compare(*paths, tmp_path / "out", held)
+    monkeypatch.setattr(bouts, "watch", None)  # nothing calls it
+    (one,) = compare(*paths, tmp_path / "out", held)["methods"]
+    assert (one["state"], one["reason"], one["peak_bytes"]) == ("memory limit", "stopped at 1 GiB", 2**30)
+
+
+def test_scores_of_another_system_join_the_table(done, tmp_path):
+    out, paths, _ = done
+    test = load(paths[1])
+    np.save(tmp_path / "perfect.npy", test.Y.toarray())
+    joined = compare(*paths, out, replace(FEW, scores={"oracle": tmp_path / "perfect.npy"}))
+    oracle = joined["methods"][-1]
+    assert oracle["figures"]["PSP@5"]["value"] == pytest.approx(1)
+    assert joined["best"]["PSP@5"] == {"key": "oracle", "near": []}
+    assert joined["methods"][0]["against_best"]["PSP@5"]["high"] < 0
+    with pytest.raises(InputError, match="a method has this name"):
+        compare(*paths, out, replace(FEW, scores={"dismec": tmp_path / "perfect.npy"}))
+
+
+def test_a_method_that_fails_is_named_with_its_reason(tmp_path):
+    write_texts(tmp_path / "train.jsonl")
+    write_texts(tmp_path / "test.jsonl", n=20, seed=1, extra="new")
+    odd = replace(FEW, contenders=read_contenders(["dismec:C=-1", "popularity"]), name="texts")
+    results = compare(tmp_path / "train.jsonl", tmp_path / "test.jsonl", tmp_path / "out", odd)
+    assert results["methods"][0]["state"] == "failed"
+    assert "C" in results["methods"][0]["reason"]
+    assert results["data"]["unknown_marks"] > 0
+    assert results["data"]["name"] == "texts"
+    assert results["baseline"] == "popularity"
+
+
+def test_stores_are_taken_too(done, tmp_path):
+    _, paths, results = done
+    for name, path in zip(("train", "test"), paths, strict=True):
+        write_store(load(path), tmp_path / name)
+    again = compare(
+        tmp_path / "train", tmp_path / "test", tmp_path / "out", replace(FEW, contenders=FEW.contenders[2:])
+    )
+    assert again["methods"][0]["figures"] == results["methods"][2]["figures"]
+
+
+def method(key, family, value, gain):
+    figures = {f"{name}@{k}": {"value": value} for name in ("P", "PSP") for k in (1, 3, 5)}
+    gains = {name: {"value": gain, "low": gain - 0.01, "high": gain + 0.01} for name in figures}
+    return {
+        "key": key,
+        "title": key,
+        "family": family,
+        "figures": figures,
+        "reranked": figures,
+        "against_baseline": gains,
+    }
+
+
+def test_printed_figures_stand_beside_ours_with_the_difference():
+    from unmissed.data.catalog import Recognised
+
+    results = {"methods": [method("pw-dismec:weighting=tail", "", 0.5, 0.02), method("ppd-sparse", "", 0.4, 0)]}
+    beside = beside_published(results, Recognised(find("EURLex-4K"), "name"))
+    first = beside["figures"][0]
+    assert (first["metric"], first["column"], first["value"]) == ("PSP@1", "PW-DiSMEC", 44.9)
+    assert (first["ours"], first["difference"]) == (pytest.approx(50), pytest.approx(5.1))
+    assert {one["key"] for one in beside["figures"] if one["column"] == "(P)PD-Sparse"} == {"ppd-sparse"}
+    assert beside_published(results, None) is None
+
+
+@pytest.mark.parametrize(("gain", "holds"), [(0.02, True), (-0.02, False), (0.0, None)])
+def test_a_claim_holds_fails_or_stays_open_by_its_intervals(gain, holds):
+    methods = [method("dismec", "", 0.4, 0), method("pw-dismec:weighting=tail", "", 0.5, gain)]
+    methods.append(method("leml", "embedding based", 0.3, 0))
+    apart = {name: {"value": gain, "low": gain - 0.01, "high": gain + 0.01} for name in ("PSP@1", "PSP@3", "PSP@5")}
+    claims = check_claims({"methods": methods, "baseline": "dismec"}, lambda one, other: apart)
+    assert [claim["holds"] for claim in claims if "PSP" in claim["claim"]] == [holds, holds]
+    assert check_claims({"methods": methods[:1], "baseline": "dismec"}, lambda one, other: apart) == []

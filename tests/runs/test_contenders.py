@@ -1,0 +1,49 @@
+"""Contenders: methods and parameters from words."""
+
+import pytest
+
+from unmissed.errors import InputError
+from unmissed.models.registry import METHODS
+from unmissed.propensity import Constant, Jain
+from unmissed.runs.contenders import Contender, all_contenders, read_contenders
+
+
+def test_no_word_means_every_method_and_each_convex_weighting():
+    keys = [one.key for one in read_contenders()]
+    assert {one.method for one in all_contenders()} == set(METHODS)
+    weighted = ["surrogate", "tail", "floored-tail", "balanced"]
+    assert [key for key in keys if key.startswith("pw-dismec")] == [f"pw-dismec:weighting={word}" for word in weighted]
+    assert len(keys) == len(set(keys)) == len(METHODS) + len(weighted) - 1
+
+
+def test_methods_are_split_at_commas_and_blanks_and_keep_their_parameters():
+    found = read_contenders(["dismec,pw-dismec:weighting=tail,C=2 parabel", "dismec"])
+    assert found == [
+        Contender("dismec"),
+        Contender("pw-dismec", {"weighting": "tail", "C": 2}),
+        Contender("parabel"),
+    ]
+    assert found[1].title == "PW-DiSMEC, tail, C 2"
+    assert found[1].folder == "pw-dismec_weighting=tail_C=2"
+    assert read_contenders([found[1].key]) == [found[1]]
+
+
+def test_the_comparisons_propensity_goes_to_those_that_take_one_and_name_none():
+    (named,) = read_contenders(["pw-dismec:propensity=constant:0.5"])
+    assert named.model(Jain(0.6, 2.6)).propensity == Constant(0.5)
+    assert Contender("pw-dismec").model(Jain(0.6, 2.6)).propensity == Jain(0.6, 2.6)
+    assert Contender("dismec").model(Jain(0.6, 2.6), 3).n_jobs == 3
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("nobody", "unknown method 'nobody'"),
+        ("dismec:D=1", "dismec has no parameter 'D'"),
+        ("dismec:C=much", "'much' is no value of C"),
+        ("dismec:C", "NAME=VALUE"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(word, reason):
+    with pytest.raises(InputError, match=reason):
+        read_contenders([word])
