@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import NoHeader, OneBased
+from unmissed.cli.data import LabelsColumn, NoHeader, OneBased, Separator, TextColumn, columns_of
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
 
@@ -41,6 +41,9 @@ def compare(
     min_df: Annotated[int | None, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = None,
     max_features: Annotated[int | None, typer.Option(help="For text: keep the most frequent words.", min=1)] = None,
     smooth_idf: Annotated[bool, typer.Option("--smooth-idf", help="For text: scikit-learn's smoothed idf.")] = False,
+    text_column: TextColumn = None,
+    labels_column: LabelsColumn = None,
+    separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
     json: show.JsonOption = False,
@@ -89,6 +92,7 @@ def compare(
         out,
         comparison,
         text=TextFeatures(**options) if holds_text(train) else None,
+        columns=columns_of(text_column, labels_column, separator),
         header=not no_header,
         one_based=one_based,
         stage=show.progress_bar,

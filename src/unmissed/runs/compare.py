@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed.archive import read_json, write_json
-from unmissed.data import Dataset, TextFeatures, catalog, load, open_store, write_store
+from unmissed.data import Columns, Dataset, TextFeatures, catalog, load, open_store, write_store
 from unmissed.data.catalog import Recognised
 from unmissed.data.statistics import describe_labels
 from unmissed.errors import InputError
@@ -80,6 +80,7 @@ def compare(
     comparison: Comparison | None = None,
     *,
     text: TextFeatures | None = None,
+    columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
     stage: Stage = no_stage,
@@ -91,7 +92,8 @@ def compare(
     train, test : data sets in any form that `unmissed.data.load` reads; all contenders see the same features
     out : the folder; finished methods in it are not trained again, an interrupted one goes on where it stopped
     comparison : Comparison
-    text : how JSON lines become features
+    text : how texts become features
+    columns : where tables keep texts and labels
     header, one_based : for XMC text
     stage : given a description, opens a context that gives a `Progress`, such as `unmissed.cli.show.progress_bar`
     """
@@ -101,7 +103,7 @@ def compare(
         raise InputError("nothing to compare: no method and no scores")
     folder = Path(out)
     with stage("reading") as progress:
-        reading = {"header": header, "one_based": one_based, "progress": progress}
+        reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
         data = _prepare(train, test, folder / "data", how.name, text, reading)
     how = replace(how, propensity=how.propensity or _usual(data.recognised))
     assert how.propensity is not None  # it has just been set
@@ -140,7 +142,7 @@ def _prepare(
         "train": _fingerprint(train),
         "test": _fingerprint(test),
         "text": None if text is None else text.options,
-        "reading": [reading["header"], reading["one_based"]],
+        "reading": [asdict(reading["columns"] or Columns()), reading["header"], reading["one_based"]],
     }
     noted = folder / "source.json"
     paths = [folder / "train", folder / "test"]
