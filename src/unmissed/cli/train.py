@@ -19,14 +19,15 @@ from unmissed.cli.data import (
     TextColumn,
     columns_of,
 )
-from unmissed.cli.methods import Methods
+from unmissed.cli.methods import Methods, flag_of
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from unmissed.data import Dataset
     from unmissed.execution import Executor, Share, Unfinished
+    from unmissed.models import Model
     from unmissed.runs import Run
 
 MANY = "Many machines"
@@ -34,7 +35,7 @@ Data = Annotated[
     str,
     typer.Argument(metavar="DATA", help=f"Rows with labels: {FORMS}."),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
+RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
 OldRows = Annotated[
     list[str] | None,
     typer.Option(metavar="DATA", help="What the run was trained on, if it is no longer where it was; may be repeated."),
@@ -45,6 +46,7 @@ Jobs = Annotated[int | None, typer.Option(help="Threads; all cores if not given.
 def train_method(
     method: str,
     params: dict[str, Any],
+    ctx: typer.Context,
     data: Data,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun.")],
     ngrams: Annotated[int | None, typer.Option(help="Text: the longest run of words that is a feature.", min=1)] = None,
@@ -56,6 +58,9 @@ def train_method(
     separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Look on held-out rows first whether the plain method is better.")
+    ] = True,
     cluster: Annotated[
         str | None,
         typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store.", rich_help_panel=MANY),
@@ -92,12 +97,15 @@ def train_method(
     from unmissed.execution import Unfinished
     from unmissed.models.registry import make_model
     from unmissed.runs import train
+    from unmissed.runs.folder import RunFolder
 
     model = make_model(method, params)
     part = _share(share, time, finish)
     text = {"ngrams": ngrams, "min_df": min_df, "max_features": max_features, "smooth": smooth_idf or None}
     columns = columns_of(text_column, labels_column, separator)
-    dataset = _load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
+    dataset = load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
+    if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
+        _warn_of_loss(model, dataset)
     try:
         with show.progress_bar(f"training {model.unit}") as progress, cluster_executor(cluster) as executor:
             trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
@@ -105,6 +113,25 @@ def train_method(
         _tell_unfinished(run, error, json, all_own=not finish and not error.own)
         return
     tell(trained, json)
+
+
+def _given(ctx: typer.Context, names: "Iterable[str]") -> bool:
+    """Tell whether one of these parameters was named on the command line."""
+    sources = [ctx.get_parameter_source(name) for name in names]
+    return any(source is not None and source.name != "DEFAULT" for source in sources)
+
+
+def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:
+    """Say with figures when the method's own default is worse than its plain form."""
+    from unmissed.reports.choice_tables import warning_sentence
+    from unmissed.runs.tuning import look
+
+    with show.progress_bar("looking at held-out rows") as progress:
+        found = look(model, dataset, progress)
+    sentence = None if found is None else warning_sentence(found.to_json())
+    if found is not None and sentence is not None:
+        flags = " or ".join(f"{flag_of(name)} auto" for name in found.params)
+        show.say(f"warning: {sentence}; {flags} chooses what loses nothing", err=True)
 
 
 class _Methods(Methods):
@@ -122,7 +149,7 @@ app = typer.Typer(
 
 
 def extend(
-    run: RunFolder,
+    run: RunPath,
     data: Data,
     old_rows: OldRows = None,
     without_old_rows: Annotated[
@@ -220,7 +247,8 @@ def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: boo
         raise typer.Exit(3)
 
 
-def _load_training_set(data: str, text: dict[str, Any], **reading: Any) -> Any:
+def load_training_set(data: str, text: dict[str, Any], **reading: Any) -> Any:
+    """Read a data set from which features of text are learned; options of text are refused for anything else."""
     from unmissed.data import TextFeatures, load
     from unmissed.data.forms import holds_text
 
@@ -238,7 +266,7 @@ def tell(run: "Run", json: bool) -> None:
     """Say what was trained now, and how well."""
     from unmissed.runs.inspection import certificate
 
-    solved = certificate(run)
+    solved, chosen = certificate(run), run.model.choice()
     if json:
         facts = {
             "run": str(run.folder),
@@ -246,9 +274,12 @@ def tell(run: "Run", json: bool) -> None:
             "n_labels": run.n_labels,
             "n_trained": run.n_trained,
             "certificate": solved,
+            **({} if chosen is None else {"choice": chosen}),
         }
         show.print_json(facts)
         return
+    if chosen is not None:
+        tell_choice(chosen)
     show.say(f"{run.folder}: {run.recipe.method}, {_trained(run)}")
     if solved is not None:
         show.say(f"{solved['met']:,} {solved['unit']} met the relative duality gap {solved['tol']:g}")
@@ -263,3 +294,12 @@ def _trained(run: "Run") -> str:
         return f"{run.n_labels:,} labels, all trained before; nothing was left to do"
     more = "" if run.n_trained == run.n_labels else f"; the run has {run.n_labels:,} now"
     return f"{run.n_trained:,} label{'s' if run.n_trained > 1 else ''} trained{more}"
+
+
+def tell_choice(choice: dict[str, Any]) -> None:
+    """Print what was tried, and what was chosen."""
+    from unmissed.reports.choice_tables import choice_sentence, choice_table
+
+    if choice["trials"]:
+        show.print_table(*choice_table(choice))
+    show.say(choice_sentence(choice))

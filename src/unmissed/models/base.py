@@ -92,6 +92,10 @@ class Model(Estimator, ABC):
     """What progress counts: what the sizes of tasks add up to."""
     no_effect: ClassVar[tuple[str, ...]] = ("n_jobs",)
     """Parameters that change the time it takes and nothing else: they are no part of a run's recipe."""
+    plain: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that leave out what a method adds to a plainer one, which it may lose against."""
+    rough: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that make training quicker where models are only to be compared."""
 
     n_features_in_: int
     n_labels_: int
@@ -203,6 +207,10 @@ class Model(Estimator, ABC):
     def draw(self, label_name: Callable[[int], str], feature_name: Callable[[int], str]) -> str:
         """Return a picture of the model in lines of text, with the names of labels and features."""
         self._cannot("be drawn; it is no tree over labels")
+
+    def choice(self) -> dict[str, Any] | None:
+        """Return what was chosen on held-out rows and why, as `Choice.to_json` gives it; None where nothing was."""
+        return None
 
     def facts(self) -> dict[str, Any]:
         """Return what `inspect` shows of this model beside its parameters: short titles and plain values."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from unmissed.errors import InputError
-from unmissed.execution import Work
+from unmissed.execution import Piece, Pieces, Work
 from unmissed.models.one_vs_rest import OneVsRest
 from unmissed.models.rows import Rows
 from unmissed.propensity import Costs, FromTable, Propensity, WeightingName, costs, default_propensity
 from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
+
+_CHOICE = "choice/weighting"
+_CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail")
 
 
 class DiSMEC(OneVsRest):
@@ -34,6 +40,8 @@ class DiSMEC(OneVsRest):
     n_jobs : threads; all cores by default
     random_state : seed of the order in which rows are visited
     """
+
+    rough: ClassVar[Mapping[str, Any]] = {"tol": 0.01}
 
     def __init__(
         self,
@@ -77,15 +85,20 @@ class PWDiSMEC(DiSMEC):
     Parameters
     ----------
     weighting : what a propensity p makes a positive cost: tail (1/p - 1, the paper's tables), surrogate (2/p - 1, the
-        convex bound of the unbiased loss), balanced or none; negatives cost 1
+        convex bound of the unbiased loss), floored-tail (tail, but at least 1), balanced or none; negatives cost 1.
+        auto compares the first three and none on held-out rows: none, unless another raises PSP@5 and keeps P@1
     propensity : the model that gives p from label counts; jain by default
     C, tol, prune, unit_rows, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
     """
 
+    plain: ClassVar[Mapping[str, Any]] = {"weighting": "none"}
+    weighting_: WeightingName
+    choice_: dict[str, Any] | None
+
     def __init__(
         self,
         *,
-        weighting: WeightingName = "tail",
+        weighting: WeightingName | Literal["auto"] = "tail",
         propensity: Propensity | None = None,
         C: float = 1.0,
         tol: float = 1e-3,
@@ -111,11 +124,81 @@ class PWDiSMEC(DiSMEC):
         self.weighting = weighting
         self.propensity = propensity
 
+    def _fit(self, rows: Rows, work: Work) -> None:
+        if self.weighting != "auto":
+            super()._fit(rows, work)
+            return
+        self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
+        # every share chooses for itself, with the same result, rather than wait for another
+        alone = work if work.share.seconds == 0 else Work(work.pieces, work.executor)
+        for piece in alone.map([ChoiceTask()], Choosing(rows, clone(self))):
+            clone(self).set_params(weighting=_chosen(piece))._fit(rows, work)
+
     def _fit_labels(self, rows: Rows, work: Work) -> None:
         if isinstance(self.propensity, FromTable):
             raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
-        super()._fit_labels(rows, work)
+        clone(self).set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
+
+    def _open(self, pieces: Pieces) -> None:
+        weighting, choice = self.weighting, None
+        if weighting == "auto":
+            piece = pieces.get(_CHOICE)
+            if piece is None:
+                raise InputError(f"the piece {_CHOICE} is missing; the run is damaged")
+            weighting, choice = _chosen(piece), dict(piece.facts)
+        super()._open(pieces)
+        self.weighting_, self.choice_ = weighting, choice
+
+    def choice(self) -> dict[str, Any] | None:
+        """Return how `weighting="auto"` has chosen; None for any other weighting."""
+        self._check_fitted()
+        return self.choice_
+
+    def facts(self) -> dict[str, Any]:
+        """Return how many weights there are, and which weighting was chosen."""
+        return {**super().facts(), **({} if self.choice_ is None else {"weighting chosen": self.weighting_})}
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
+        return self._costs_of(self.weighting, label_counts, n_samples)
+
+    def _costs_of(self, weighting: str, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         propensity = default_propensity() if self.propensity is None else self.propensity
-        return self._scaled(costs(self.weighting, propensity.fit(label_counts, n_samples), label_counts))
+        return self._scaled(costs(weighting, propensity.fit(label_counts, n_samples), label_counts))
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """What a choice of the weighting needs: the rows and the model."""
+
+    rows: Rows
+    model: PWDiSMEC
+
+    def __call__(self) -> Choosing:
+        """Return itself; nothing is laid out for all candidates."""
+        return self
+
+
+@dataclass(frozen=True)
+class ChoiceTask:
+    """Compare the weightings on held-out rows."""
+
+    key: str = _CHOICE
+    size: int = 0
+
+    def run(self, shared: Choosing) -> Piece:
+        """Train and compare the candidates."""
+        from unmissed.models.choosing import Sampling, choose
+
+        model = shared.model
+        found = choose(model, shared.rows, {"weighting": _CANDIDATES}, sampling=Sampling(seed=int(model.random_state)))
+        return Piece(self.key, facts=found.to_json())
+
+
+def _chosen(piece: Piece) -> WeightingName:
+    """Return the weighting that was chosen, or refuse a piece that names none."""
+    params = piece.facts.get("params")
+    chosen = params.get("weighting") if isinstance(params, dict) else None
+    for name in ("none", *_CANDIDATES):
+        if name == chosen:
+            return name
+    raise piece.damaged("it names no weighting that can have been chosen")
