@@ -1,7 +1,7 @@
 """`unmissed study`: the paper's own figures, computed anew."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -87,6 +87,51 @@ def mnist(
         f"{study['settings']['data']}, complete test labels", ["loss", "propensity", "test loss", "accuracy"], rows
     )
     _print_files(files, as_json=False)
+
+
+@app.command()
+def missing(
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Rows to train on; their labels count as complete.")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to test on; their labels count as complete.")],
+    out: OutOption,
+    a: Annotated[float, typer.Option("--a", help="A of the propensities by which labels are dropped.")] = 0.55,
+    b: Annotated[float, typer.Option("--b", help="B of these propensities.")] = 1.5,
+    seeds: Annotated[int, typer.Option(help="How often labels are dropped and models trained.")] = 3,
+    workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores if not given.")] = None,
+    min_df: Annotated[int | None, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = None,
+    max_features: Annotated[int | None, typer.Option(help="For text: keep the most frequent words.", min=1)] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the data set; that of its folder if none.")] = None,
+    as_json: show.JsonOption = False,
+) -> None:
+    """Drop labels by known propensities, train on what is left, and hold every figure against the complete labels.
+
+    Answers three questions on your data: does PSP on what is left track the precision that is true, how wrong may
+    propensities be, and does weighting help? Writes index.html, figures/, tables/, study.json.
+
+    Each finished training is kept; the same call goes on where it stopped.
+
+    Example: unmissed study missing train.txt.gz test.txt.gz --out missing
+    """
+    from unmissed.data import TextFeatures
+    from unmissed.data.sources import holds_text
+    from unmissed.studies.missing import Settings
+    from unmissed.studies.missing_report import study_missing
+
+    options: dict[str, Any] = {"min_df": min_df, "max_features": max_features}
+    options = {option: value for option, value in options.items() if value}
+    if options and not holds_text(train):
+        raise InputError(f"{train}: holds features already; --min-df and --max-features are for text")
+    text = TextFeatures(**options) if holds_text(train) else None
+    with show.progress_bar("training") as progress:
+        study, files = study_missing(
+            train, test, out, Settings(a, b, seeds), text=text, name=name, workers=workers, progress=progress
+        )
+    if as_json:
+        show.print_json({**study, "files": [str(path) for path in files]})
+        return
+    for sentence in study["advice"]:
+        show.say(sentence)
+    show.say(f"The page with figures: {files[0]}")
 
 
 def _show(mean: float | None, spread: float | None) -> str:

@@ -81,6 +81,7 @@ def draw_gains(results: Results) -> Figure:
     figure = new_figure(2 * (0.23 * max(len(methods), 1) + 0.75))
     title = next((one["title"] for one in results["methods"] if one["key"] == results["baseline"]), "")
     for axes, measure in zip(figure.subplots(2, 1), ("PSP", "P"), strict=True):
+        axes.set_xscale("symlog", linthresh=5)
         for colour, k in ((CUTS[0], 1), (CUTS[2], deepest)):
             name = f"{measure}@{k}"
             _with_spread(axes, [one["against_baseline"].get(name) for one in methods], colour, name)
@@ -88,7 +89,6 @@ def draw_gains(results: Results) -> Figure:
         _methods_down(axes, methods)
         axes.set_xlabel(f"{measure}@k minus that of {title}, points")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.1, handletextpad=0.2)
-        axes.set_xscale("symlog", linthresh=5)
         axes.set_xticks(ticks := [tick for tick in _TICKS if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]])
         axes.set_xticklabels([f"{tick:+d}" if tick else "0" for tick in ticks])
         axes.minorticks_off()

@@ -63,7 +63,7 @@ class Comparison:
     name: str | None = None
 
 
-class _Data(NamedTuple):
+class Prepared(NamedTuple):
     """The two stores, their paths, and what they are called."""
 
     train: Dataset
@@ -104,7 +104,7 @@ def compare(
     folder = Path(out)
     with stage("reading") as progress:
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
-        data = _prepare(train, test, folder / "data", how.name, text, reading)
+        data = prepare(train, test, folder / "data", how.name, text, reading)
     how = replace(how, propensity=how.propensity or _usual(data.recognised))
     assert how.propensity is not None  # it has just been set
     write_warm_rows(data.train, data.folder / "warm")
@@ -134,10 +134,13 @@ def read_results(path: PathLike) -> dict[str, Any]:
     return value
 
 
-def _prepare(
+def prepare(
     train: PathLike, test: PathLike, folder: Path, name: str | None, text: TextFeatures | None, reading: dict[str, Any]
-) -> _Data:
-    """Keep both data sets as stores; where their files have not changed, they are not read again."""
+) -> Prepared:
+    """Keep both data sets as stores; where their files have not changed, they are not read again.
+
+    `reading` holds what `load` takes: columns, header, one_based and progress.
+    """
     source = {
         "train": _fingerprint(train),
         "test": _fingerprint(test),
@@ -160,7 +163,7 @@ def _prepare(
     sizes = (rows.n_samples, asked.n_samples, rows.n_labels, rows.n_features)
     recognised = catalog.recognise([name] if name else names, sizes)
     called = name or (recognised.entry.name if recognised else names[0])
-    return _Data(rows, asked, folder, called, recognised)
+    return Prepared(rows, asked, folder, called, recognised)
 
 
 def _fingerprint(path: PathLike) -> list[Any]:
@@ -214,7 +217,7 @@ def _files(how: Comparison, folder: Path, entries: list[dict[str, Any]]) -> dict
 
 
 def _results(
-    entries: list[dict[str, Any]], data: _Data, how: Comparison, folder: Path, files: Mapping[str, Path]
+    entries: list[dict[str, Any]], data: Prepared, how: Comparison, folder: Path, files: Mapping[str, Path]
 ) -> dict[str, Any]:
     """Measure all rankings plainly and as the authors do, and set them beside each other and beside the paper."""
     stores = (data.folder / "test", data.folder / "train")
@@ -284,7 +287,7 @@ def _only(figures: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if name.partition("@")[0] in names}
 
 
-def _describe_data(data: _Data) -> dict[str, Any]:
+def _describe_data(data: Prepared) -> dict[str, Any]:
     """Return the row of the data-set table, the curve of label frequencies, and what identifies the data."""
     known = data.recognised
     falling = np.sort(data.train.label_counts)[::-1]

@@ -22,18 +22,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from unmissed import __version__
-from unmissed.archive import read_json, write_json, write_text
+from unmissed.archive import write_json, write_text
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Processes, Work
 from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge, naive, unbiased
 from unmissed.losses.inverse import check_propensities
 from unmissed.progress import Progress, silent
 from unmissed.propensity import drop_labels
+from unmissed.studies.folder import claim
 from unmissed.studies.idx import Digits, embedded_digits, read_mnist
 from unmissed.studies.network import Network, train
 
 N_LABELS = 10
-SETTINGS_FILE = "settings.json"
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def run_study(
     """
     digits = load_digits(data)
     facts = {**asdict(settings), "propensities": list(settings.propensities), "data": digits.name}
-    _claim(out, {**facts, "data_digest": digits.digest})
+    claim(out, {**facts, "data_digest": digits.digest})
     grid = product(range(settings.seeds), settings.propensities, VARIANTS)  # seed by seed: whole curves come first
     cells = [Cell(variant, propensity, seed) for seed, propensity, variant in grid]
     pieces = OnDisk(out / "trainings")
@@ -226,22 +226,6 @@ def summarise(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             row[f"{name}_max"] = _number(float(values.max()))
         rows.append(row)
     return rows
-
-
-def _claim(out: Path, facts: dict[str, Any]) -> None:
-    """Write the settings into a new folder, or refuse one that holds a study of other settings."""
-    path = out / SETTINGS_FILE
-    if path.is_file():
-        before = read_json(path)
-        if not isinstance(before, dict):
-            raise InputError(f"{path}: damaged; it does not hold the settings of a study")
-        other = sorted(name for name in {*before, *facts} if before.get(name) != facts.get(name))
-        if other:
-            differences = ", ".join(f"{name} {before.get(name)} (now {facts.get(name)})" for name in other)
-            raise InputError(f"{out}: holds a study with other settings: {differences}; choose another folder")
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(path, facts)
 
 
 def _checked(out: Path, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:

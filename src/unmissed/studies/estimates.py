@@ -1,0 +1,94 @@
+"""Estimates of true precision from labels that are left: bias, spread and error over many droppings of one test set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from unmissed.metrics import evaluate
+from unmissed.propensity import Jain
+from unmissed.ranking import Ranking
+
+Floats = npt.NDArray[np.float64]
+_AT_ONCE = 1 << 22  # uniform numbers that are drawn together
+STEPS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of A
+OFFSETS = (0.4, 1.5, 2.6)  # B as people use it
+
+
+def measure_estimates(
+    rankings: Mapping[str, Ranking],
+    truth: sparse.csr_matrix,
+    p: Floats,
+    assumed: Mapping[str, Floats],
+    n_droppings: int,
+) -> list[dict[str, Any]]:
+    """Return, per model and assumed propensities, how far estimates of the true P are off.
+
+    Every mark of the truth is dropped by its p, again and again; all models see the same droppings. `uncorrected`
+    counts the hits that are left, the others weigh each by 1 over the assumed p. `bias` is the mean of estimate minus
+    truth, `spread` its standard deviation, `error` the root of its mean square; `right_winner` is how often the model
+    and the first one are put in their true order.
+    """
+    marks = {name: _marks_hit(ranking, truth) for name, ranking in rankings.items()}
+    places = {name: ranking.n_samples * ranking.k for name, ranking in rankings.items()}
+    factors = {"uncorrected": np.ones(p.size), **{name: 1 / one for name, one in assumed.items()}}
+    estimates: dict[tuple[str, str], list[float]] = {(m, b): [] for m in rankings for b in factors}
+    label = truth.indices
+    rng = np.random.default_rng(0)
+    height = max(1, _AT_ONCE // max(truth.nnz, 1))
+    for begin in range(0, n_droppings, height):
+        left = rng.random((min(height, n_droppings - begin), truth.nnz)) < p[label]
+        for model, hit in marks.items():
+            for belief, factor in factors.items():
+                estimates[model, belief] += (left[:, hit] @ factor[label[hit]] / places[model]).tolist()
+    first = next(iter(rankings))
+    true = {model: hit.size / places[model] for model, hit in marks.items()}
+    rows = []
+    for (model, belief), values in estimates.items():
+        off = np.array(values) - true[model]
+        ahead = np.array(values) - np.array(estimates[first, belief])
+        agrees = np.mean(np.sign(ahead) == np.sign(true[model] - true[first]))
+        rows.append(
+            {
+                "model": model,
+                "belief": belief,
+                "truth": true[model],
+                "estimate": float(np.mean(values)),
+                "low": float(np.quantile(values, 0.025)),
+                "high": float(np.quantile(values, 0.975)),
+                "bias": float(off.mean()),
+                "spread": float(off.std()),
+                "error": float(np.sqrt(np.mean(off**2))),
+                "right_winner": None if model == first else float(agrees),
+            }
+        )
+    return rows
+
+
+def _marks_hit(ranking: Ranking, truth: sparse.csr_matrix) -> npt.NDArray[np.int64]:
+    """Return which of the truth's marks, by their places in its arrays, a ranking names."""
+    n_labels = truth.shape[1]
+    rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
+    own = rows * n_labels + truth.indices
+    listed = ranking.labels.astype(np.int64) + np.arange(ranking.n_samples, dtype=np.int64)[:, None] * n_labels
+    return np.flatnonzero(np.isin(own, listed[ranking.labels >= 0]))
+
+
+def sensitivity(
+    rankings: Mapping[str, Ranking], observed: sparse.csr_matrix, counts: Any, n_samples: int, a: float
+) -> list[dict[str, Any]]:
+    """Return PSP at the rankings' depth for other constants A and B than those that are usual, and who wins by it."""
+    rows = []
+    for b in OFFSETS:
+        for step in STEPS:
+            inverse = 1 / Jain(a * step, b).fit(counts, n_samples)
+            figures = {}
+            for name, ranking in rankings.items():
+                figures[name] = evaluate(ranking, observed, inverse, (ranking.k,))[f"PSP@{ranking.k}"]
+            winner = max(figures, key=lambda name: figures[name])
+            rows.append({"a": a * step, "b": b, "figures": figures, "winner": winner})
+    return rows

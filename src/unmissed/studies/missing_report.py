@@ -1,0 +1,34 @@
+"""The study of missing labels from files to a page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from unmissed.data import TextFeatures
+from unmissed.progress import Progress, silent
+from unmissed.reports.missing import write_missing_report
+from unmissed.runs.compare import prepare
+from unmissed.studies.missing import Settings, run_study
+
+PathLike = str | os.PathLike[str]
+
+
+def study_missing(
+    train: PathLike,
+    test: PathLike,
+    out: Path,
+    settings: Settings,
+    *,
+    text: TextFeatures | None = None,
+    reading: dict[str, Any] | None = None,
+    name: str | None = None,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Read both data sets, run the study, and draw it; return its numbers and the files, the page first."""
+    how = {"columns": None, "header": True, "one_based": False, "progress": silent, **(reading or {})}
+    data = prepare(train, test, out / "data", name, text, how)
+    study = run_study(out, data, settings, workers=workers, progress=progress)
+    return study, write_missing_report(study, out)
