@@ -41,7 +41,7 @@ def plain(text):
 def test_every_verb_is_there():
     below = {
         "data": {"stats", "convert", "verify", "make"},
-        "study": {"losses", "mnist", "missing"},
+        "study": {"losses", "mnist", "missing", "paper"},
         "train": {"dismec", "popularity"},
     }
     single = {"predict", "evaluate", "compare", "inspect", "extend", "demo"}

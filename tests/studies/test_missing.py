@@ -112,7 +112,8 @@ def test_advice_follows_the_numbers():
     assert measuring.startswith("Do not correct")
     assert training.startswith("Train without weighting")
     assert wrong.startswith("Better propensities are not worth the trouble")
-    assert "not decided" in advise(made_up(0.0, {}))[1]
+    assert "does not decide" in advise(made_up(0.0, {}))[1]
+    assert "leave it" in advise(made_up(0.0, {}))[1]
 
 
 @pytest.mark.parametrize("wrong", [{"seeds": 0}, {"weightings": ()}, {"b": 0.0}])

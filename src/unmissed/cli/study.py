@@ -134,6 +134,63 @@ def missing(
     show.say(f"The page with figures: {files[0]}")
 
 
+@app.command()
+def paper(
+    out: OutOption,
+    data: Annotated[
+        Path, typer.Option(help="A folder with a folder per data set (train, test), and mnist.", file_okay=False)
+    ],
+    methods: Annotated[list[str] | None, typer.Option("--methods", help="As in compare; all if none.")] = None,
+    parts: Annotated[str, typer.Option(help="What to make, with commas between.")] = "losses,mnist,compare",
+    time_limit: Annotated[str | None, typer.Option(help="The most time for one method: 90s, 50m, 2h.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings per loss and propensity on digits.", min=1)] = 3,
+    min_df: Annotated[int, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = 3,
+    max_features: Annotated[int, typer.Option(help="For text: keep the most frequent words.", min=1)] = 100_000,
+    smooth_idf: Annotated[bool, typer.Option("--smooth-idf", help="For text: scikit-learn's smoothed idf.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Threads of one method, processes for digits.")] = None,
+    as_json: show.JsonOption = False,
+) -> None:
+    """Make every table and figure of the paper from the data sets in a folder, with a page that lists them.
+
+    Each data set is compared as by `unmissed compare`, into a folder of its own; the losses and digits studies are
+    those of `unmissed study losses` and `unmissed study mnist`. Finished work is kept; the same call goes on.
+
+    Example: unmissed study paper --data data/ --out paper --time-limit 2h
+    """
+    from dataclasses import replace
+
+    from unmissed.cli.compare import parse_memory
+    from unmissed.cli.train import parse_time
+    from unmissed.data import TextFeatures
+    from unmissed.execution import Limits
+    from unmissed.runs.compare import Comparison
+    from unmissed.runs.contenders import read_contenders
+    from unmissed.studies.mnist import Settings
+    from unmissed.studies.paper import study_paper
+
+    limits = Limits(
+        None if time_limit is None else parse_time(time_limit, "--time-limit"),
+        None if memory_limit is None else parse_memory(memory_limit),
+    )
+    has_digits = (data / "mnist").is_dir()
+    results, pages = study_paper(
+        data,
+        out,
+        Comparison(read_contenders(methods or ()), limits=limits, n_jobs=jobs),
+        parts=[part for part in parts.split(",") if part],
+        digits=replace(Settings(), seeds=seeds, epochs=10 if has_digits else 100),
+        text=TextFeatures(min_df=min_df, max_features=max_features, smooth=smooth_idf),
+        workers=jobs,
+        stage=show.progress_bar,
+    )
+    if as_json:
+        show.print_json({"pages": [str(page) for page in pages], "results": results})
+        return
+    for page in pages:
+        show.say(page)
+
+
 def _show(mean: float | None, spread: float | None) -> str:
     if mean is None:
         return "ran away"

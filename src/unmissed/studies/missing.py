@@ -290,10 +290,9 @@ def _advise_training(study: Mapping[str, Any]) -> str:
         return (
             f"Train without weighting: even the best one ({best['weighting']}) changes {told} on the complete labels."
         )
-    return (
-        f"Weighting is not decided by P@{DEPTH} here: {best['weighting']}, the best one, changes {told} on the "
-        "complete labels; weight if rare labels matter to you and the second figure is above 0."
-    )
+    rare = best["gain"][MEASURES[1]]["low"] > 0
+    then = "weight if rare labels matter to you" if rare else "nothing is gained on rare labels either, so leave it"
+    return f"P@{DEPTH} does not decide on weighting: {best['weighting']}, the best one, changes {told}; {then}."
 
 
 def _advise_beliefs(study: Mapping[str, Any]) -> str:
