@@ -5,27 +5,28 @@ machine code in use. The cache folder is therefore named after a digest of all s
 
 What is in the cache is run. A folder that is not the user's own, or that others may write to, is therefore not used,
 and each file begins with a checksum of the rest: one that is damaged, as after a power cut, is made anew.
+
+Importing Numba and loading code takes longer than ranking a sentence. Kernels are therefore made when they are first
+called.
 """
 
 import hashlib
 import os
-import pickle
 import stat
 import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable
+from functools import cache, update_wrapper
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-import numba
-from numba.core import caching
 
 Function = Callable[..., Any]
 
-_NumbasFile: Any = caching.IndexDataCacheFile
+_MAKING = threading.RLock()
 _ROOT = Path(__file__).parent
 
 
@@ -46,7 +47,9 @@ def cache_home() -> Path:
 def source_digest() -> str:
     """Return a digest of every source file whose text can end up in machine code."""
     digest = hashlib.sha256()
-    for path in sorted([*(_ROOT / "kernels").rglob("*.py"), *(_ROOT / "losses").glob("*.py"), _ROOT / "_jit.py"]):
+    for path in sorted(
+        [*(_ROOT / "kernels").rglob("*.py"), *(_ROOT / "losses").glob("*.py"), _ROOT / "_jit.py", _ROOT / "_sealed.py"]
+    ):
         digest.update(path.relative_to(_ROOT).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -89,58 +92,67 @@ def _stranger(folder: Path) -> Path | None:
     return None
 
 
-class _SealedFile(_NumbasFile):  # type: ignore[misc]
-    """Numba's index and code of one function; what does not match its checksum counts as not there."""
+class Deferred:
+    """A compiled function that is made when it is first called, together with those that its module names.
 
-    def _load_index(self) -> dict[Any, Any]:
-        version, stamp, overloads = self._unsealed(self._index_path) or (None, None, {})
-        return dict(overloads) if (version, stamp) == (self._version, self._source_stamp) else {}
+    Compiled code may call other kernels, and Numba must then find these themselves under their names: whatever is
+    deferred in a kernel's module is put there before the kernel is first called.
+    """
 
-    def _save_index(self, overloads: dict[Any, Any]) -> None:
-        self._seal(self._index_path, (self._version, self._source_stamp, overloads))
+    def __init__(self, function: Function, make: Callable[[Function], Function]) -> None:
+        update_wrapper(self, function)
+        self._function, self._make = function, make
+        self._made: Function | None = None
 
-    def _load_data(self, name: str) -> Any:
-        return self._unsealed(self._data_path(name))
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._made or self.made())(*arguments)
 
-    def _save_data(self, name: str, data: Any) -> None:
-        self._seal(self._data_path(name), data)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # our own before they are set, and what pickle asks for
+            raise AttributeError(name)
+        return getattr(self.made(), name)
 
-    def _seal(self, path: str, value: Any) -> None:
-        content = self._dump(value)
-        with self._open_for_write(path) as stream:
-            stream.write(_checksum(content) + content)
-
-    def _unsealed(self, path: str) -> Any:
-        try:
-            content = Path(path).read_bytes()
-        except OSError:
-            return None
-        if _checksum(content[32:]) != content[:32]:
-            with suppress(OSError):
-                os.unlink(path)
-            return None
-        return pickle.loads(content[32:])
+    def made(self) -> Function:
+        """Return the function itself."""
+        with _MAKING:
+            if self._made is None:
+                made = self._made = self._make(self._function)  # first, for a module names its kernels too
+                _replace_deferred(self._function.__globals__)
+                return made
+            return self._made
 
 
-def _checksum(content: bytes) -> bytes:
-    """Return a checksum that other releases of Numba do not share: they could not read the rest."""
-    return hashlib.sha256(numba.__version__.encode() + content).digest()
+def _replace_deferred(names: dict[str, Any]) -> None:
+    """Put kernels in the place of deferred ones, in a module and in our modules that it names."""
+    modules = [one for one in names.values() if isinstance(one, ModuleType) and one.__name__.startswith("unmissed.")]
+    for held in (names, *map(vars, modules)):
+        held |= {name: one.made() for name, one in held.items() if isinstance(one, Deferred)}
 
 
-@contextmanager
-def _without_disk_errors() -> Iterator[None]:
-    """Let a disk that is full or gone cost a compilation and nothing else."""
-    with suppress(OSError):
-        yield
+def intrinsic(function: Function) -> Function:
+    """Return the function that stands for the code which `function` writes, made when it is needed."""
+
+    def make(function: Function) -> Function:
+        from numba.extending import intrinsic as numbas
+
+        return numbas(function)
+
+    return Deferred(function, make)
 
 
-def _guard(dispatcher: Any) -> Any:
-    """Let a compiled function keep its code in sealed files."""
-    kept = dispatcher._cache
-    before = kept._cache_file
-    kept._cache_file = _SealedFile(before._cache_path, before._index_name.removesuffix(".nbi"), before._source_stamp)
-    kept._guard_against_spurious_io_errors = _without_disk_errors
-    return dispatcher
+def later(name: str) -> Any:
+    """Return a stand-in for a module that is imported when something in it is first asked for."""
+
+    class Later:
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(import_module(name), attribute)
+
+    return Later()
+
+
+def interpreted() -> bool:
+    """Tell whether kernels run uncompiled, as `NUMBA_DISABLE_JIT=1` asks for."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
 def kernel(*, parallel: bool = False, fastmath: bool | set[str] = False) -> Callable[[Function], Function]:
@@ -153,16 +165,11 @@ def kernel(*, parallel: bool = False, fastmath: bool | set[str] = False) -> Call
     }
 
     def compile_kernel(function: Function) -> Function:
-        folder = cache_folder()
-        if folder is None:
-            return numba.njit(**options)(function)  # type: ignore[no-any-return]
-        settings: Any = numba.config
-        before = settings.CACHE_DIR
-        settings.CACHE_DIR = str(folder)  # read when the dispatcher is made, not later
-        try:
-            compiled = numba.njit(cache=True, **options)(function)
-            return compiled if settings.DISABLE_JIT else _guard(compiled)  # type: ignore[no-any-return]
-        finally:
-            settings.CACHE_DIR = before
+        from unmissed import _sealed
 
-    return compile_kernel
+        return _sealed.compile_kernel(function, options, cache_folder())
+
+    def defer(function: Function) -> Function:
+        return function if interpreted() else Deferred(function, compile_kernel)
+
+    return defer

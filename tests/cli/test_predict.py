@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -97,6 +99,23 @@ def test_one_text_lines_of_a_file_and_standard_input_are_ranked_alike(text_run, 
     best = text_run.suggest("cod and net", 2)
     assert best[0][0].startswith("Fish")
     assert best == sorted(best, key=lambda pair: -pair[1])
+
+
+def test_one_text_is_ranked_without_the_libraries_that_take_long_to_import(text_run):
+    script = (
+        "import sys; from unmissed.cli.app import run\n"
+        "try: run(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "slow = ('numba', 'sklearn', 'scipy.stats', 'pandas', 'rich', 'matplotlib')\n"
+        "print([name for name in slow if name in sys.modules])"
+    )
+    words = ["predict", str(text_run.folder), "--text", "cod and net", "--top", "2", "--json"]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+    found = json.loads(done.stdout.removesuffix("[]\n"))[0]
+    best = text_run.rank(["cod and net"], 2)
+    assert [one["score"] for one in found] == best.scores[0].tolist()
+    assert [one["label"] for one in found] == [text_run.label_names[label] for label in best.labels[0]]
 
 
 def test_a_threshold_leaves_out_what_scores_less(text_run, capsys):

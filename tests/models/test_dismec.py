@@ -1,5 +1,7 @@
 """DiSMEC and PW-DiSMEC behave like scikit-learn estimators, on any form of input, and rank exactly."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,8 +9,10 @@ from sklearn.base import clone
 from sklearn.preprocessing import normalize
 
 from tests.solvers.problems import make_problem
+from unmissed.data import make_corpus
 from unmissed.errors import InputError, NotFittedError
 from unmissed.execution import InMemory, Work
+from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning, scoring
 from unmissed.models.rows import scale_rows
 from unmissed.propensity import Constant, FromTable, Jain
@@ -274,3 +278,23 @@ def test_bad_matrices_are_refused(problem, fitted):
             fitted.decision_function(X, labels)
     with pytest.raises(NotFittedError):
         DiSMEC().rank(X)
+
+
+def test_a_single_row_is_ranked_to_the_same_bits_without_compiled_code():
+    corpus = make_corpus(200, 40, 60, 300, words_per_row=15, rng=3)
+    model = DiSMEC(n_jobs=1, block_size=16).fit(corpus.train.X, corpus.train.Y)
+    rows = scale_rows(corpus.test.X)
+    for k in (1, 5, 60, 99):
+        expected = model.rank(corpus.test.X, k)
+        for row in range(rows.shape[0]):
+            found = scoring.rank_one(rows[row], model.shards_, k)
+            assert np.array_equal(found.labels[0], expected.labels[row])
+            assert np.array_equal(found.scores[0], expected.scores[row])
+
+
+def test_labels_of_equal_score_stand_in_rising_order_without_compiled_code():
+    X = np.eye(2, 3)
+    model = DiSMEC(n_jobs=1).fit(X, np.array([[0, 1, 1, 0], [0, 1, 1, 0]]))
+    shard = model.shards_[0]
+    alike = replace(shard, weights=np.zeros_like(shard.weights), bias=np.array([0, 1, 0, 0], np.float32))
+    assert scoring.rank_one(check_X(X[:1]), [alike], 3).labels[0].tolist() == [1, 0, 2]

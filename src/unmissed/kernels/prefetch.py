@@ -1,18 +1,16 @@
 """Hints to the processor: fetch what will be read soon."""
 
+from __future__ import annotations
+
 from typing import Any
 
-import numba
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
+from unmissed._jit import interpreted, intrinsic, kernel, later
 
-from unmissed._jit import kernel
-
+ir, types = later("llvmlite.ir"), later("numba.core.types")
 LINE = 16  # numbers of 4 bytes in a cache line
 
 
-def hint(builder: ir.IRBuilder, pointer: Any) -> None:
+def hint(builder: Any, pointer: Any) -> None:
     """Write the code that asks for the cache line at a pointer; nothing waits for it."""
     address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
     number = ir.IntType(32)
@@ -37,7 +35,7 @@ def _do_nothing(array: Any, index: Any) -> None:
     """Stand in where kernels are interpreted."""
 
 
-prefetch = _do_nothing if numba.config.DISABLE_JIT else intrinsic(_prefetch)  # type: ignore[attr-defined]
+prefetch = _do_nothing if interpreted() else intrinsic(_prefetch)
 
 
 @kernel()

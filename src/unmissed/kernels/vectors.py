@@ -6,16 +6,17 @@ Products are added in a given order and nothing is fused, so the plain loops, wh
 interpreted, give the same bits. LLVM cuts the vectors to what a processor has.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from unmissed._jit import interpreted, intrinsic, later
 from unmissed.kernels.prefetch import LINE, hint
+
+ir, types, cgutils = later("llvmlite.ir"), later("numba.core.types"), later("numba.core.cgutils")
 
 LANES = 64
 _AHEAD = 16  # weights are asked for so many non-zeros before they are used
@@ -26,13 +27,13 @@ _GROUP = 4  # non-zeros that are added at a time
 _Value = Any  # of llvmlite
 
 
-def _pairs(builder: ir.IRBuilder, total: _Value, products: list[_Value]) -> _Value:
+def _pairs(builder: Any, total: _Value, products: list[_Value]) -> _Value:
     """Return total + ((p0 + p1) + (p2 + p3))."""
     first, second = (builder.fadd(*products[at : at + 2]) for at in (0, 2))
     return builder.fadd(total, builder.fadd(first, second))
 
 
-def _order(builder: ir.IRBuilder, total: _Value, products: list[_Value]) -> _Value:
+def _order(builder: Any, total: _Value, products: list[_Value]) -> _Value:
     """Return (((total + p0) + p1) + p2) + p3."""
     for product in products:
         total = builder.fadd(total, product)
@@ -71,7 +72,7 @@ def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
 class _Row:
     """The code that adds one row's products to the sums."""
 
-    def __init__(self, context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> None:
+    def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         self.builder = builder
         data = [context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 1, 4, 5)]
         self.indices, self.values, self.weights, self.score = (array.data for array in data)
@@ -82,12 +83,12 @@ class _Row:
         self.width = _REGISTER * 8 // signature.args[5].dtype.bitwidth
         self.sums = ir.VectorType(self.number, self.width)
 
-    def add(self, combine: Callable[[ir.IRBuilder, _Value, list[_Value]], _Value]) -> None:
+    def add(self, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         """Go over the row as often as its sums need it, each time with all registers filled."""
         for first in range(0, LANES, _SUMS * self.width):
             self._add_lanes(range(first, min(LANES, first + _SUMS * self.width), self.width), combine)
 
-    def _add_lanes(self, lanes: range, combine: Callable[[ir.IRBuilder, _Value, list[_Value]], _Value]) -> None:
+    def _add_lanes(self, lanes: range, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         builder, sums = self.builder, {}
         for lane in lanes:
             sums[lane] = cgutils.alloca_once(builder, self.sums)  # LLVM keeps these in registers
@@ -172,7 +173,7 @@ def _compiled(write: Callable[[_Row], None]) -> Any:
     return intrinsic(function)
 
 
-if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+if interpreted():
     add_in_pairs, add_in_order, move_weights = plain_add_in_pairs, plain_add_in_order, plain_move_weights
 else:
     add_in_pairs = _compiled(lambda row: row.add(_pairs))

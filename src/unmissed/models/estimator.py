@@ -47,6 +47,10 @@ class Estimator:
             setattr(self, outer, self._with_field(outer, inner, value) if inner else value)
         return self
 
+    def unfitted(self) -> Self:
+        """Return a model of the same parameters that has learned nothing; what scikit-learn's `clone` does."""
+        return type(self)(**self.get_params(deep=False))
+
     def _with_field(self, name: str, field: str, value: Any) -> Any:
         """Return a parameter with one of its own fields changed."""
         held = getattr(self, name)

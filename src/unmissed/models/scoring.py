@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from unmissed.solvers.design import by_frequency
 from unmissed.solvers.shard import Shard
 
 FEW = 256  # up to this many rows are scored straight from the shards; laying out dense tiles would cost more
+LITTLE = 1 << 13  # features times shards up to which starting Numba would take longer than numpy's loop
 _ROWS = 512  # rows that one thread takes at a time
 
 Scores = npt.NDArray[np.float32]
@@ -26,6 +28,8 @@ Way = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]  # first label, number 
 
 def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
     """Return the k best labels of each row, exactly; the scores of all rows and labels are never held at once."""
+    if X.shape[0] == 1 and X.nnz * len(shards) <= LITTLE and "numba" not in sys.modules:
+        return rank_one(X, shards, k)
     labels = np.full((X.shape[0], k), -1, np.int32)
     best = np.full((X.shape[0], k), -np.inf, np.float32)
 
@@ -33,6 +37,29 @@ def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) 
         merge_best(scores, first, labels[rows], best[rows])
 
     _score(X, shards, work, n_jobs)
+    return Ranking(labels, best)
+
+
+def rank_one(X: sp.csr_matrix, shards: Sequence[Shard], k: int) -> Ranking:
+    """Return the k best labels of a single row without compiled code, to the same bits.
+
+    Starting Numba takes longer than a sentence does; the shell ranks one and ends.
+    """
+    scores = [np.empty(0, np.float32)]
+    for shard in shards:
+        line = shard.bias.astype(np.float32)
+        places = np.searchsorted(shard.features, X.indices)
+        for feature, value, place in zip(X.indices.tolist(), X.data, places.tolist(), strict=True):
+            if place < shard.features.size and shard.features[place] == feature:
+                inside = slice(int(shard.starts[place]), int(shard.starts[place + 1]))
+                line[shard.labels[inside]] += value * shard.weights[inside]  # a label stands once in a feature
+        scores.append(line)
+    every = np.concatenate(scores)
+    least = np.partition(every, -k)[-k] if 0 < k < every.size else -np.inf
+    found = np.flatnonzero(every >= least)
+    order = found[np.lexsort((found, -every[found]))[:k]]
+    labels, best = np.full((1, k), -1, np.int32), np.full((1, k), -np.inf, np.float32)
+    labels[0, : order.size], best[0, : order.size] = order, every[order]
     return Ranking(labels, best)
 
 
