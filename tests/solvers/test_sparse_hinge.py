@@ -9,6 +9,7 @@ from tests.solvers.problems import dense_weights, make_problem, solve
 from unmissed.errors import InputError
 from unmissed.models import PPDSparse
 from unmissed.solvers.sparse_hinge import SparseHinge
+from unmissed.solvers.squared_hinge import SquaredHinge
 
 
 def extended(X, fit_bias):
@@ -17,22 +18,23 @@ def extended(X, fit_bias):
     return np.column_stack([rows, np.full(len(rows), 1.0 if fit_bias else 0.0)])
 
 
-def naive_objective(X, y, t, l1, positive, negative):
+def naive_objective(X, y, t, l1, positive, negative, loss):
     """The objective of the weights t, bias last, row by row."""
     total = sum(l1 * abs(v) for v in t[:-1]) + 0.5 * sum(v * v for v in t)
     for row, label in zip(extended(X, True), y, strict=True):
         cost = positive if label else negative
-        total += cost * max(0.0, 1.0 - (1.0 if label else -1.0) * float(row @ t))
+        total += cost * max(0.0, 1.0 - (1.0 if label else -1.0) * float(row @ t)) ** (1 if loss == "hinge" else 2)
     return total
 
 
-def dual_optimum(X, y, l1, positive, negative, fit_bias):
+def dual_optimum(X, y, l1, positive, negative, fit_bias, loss):
     """The largest dual value of PPD-Sparse's problem: projected gradient with momentum in dense float64."""
     z = np.where(y, 1.0, -1.0)
     rows = z[:, None] * extended(X, fit_bias)
     cost = np.where(y, positive, negative)
     threshold = np.append(np.full(rows.shape[1] - 1, l1), 0.0)
-    step = 1.0 / max(np.linalg.norm(rows, 2) ** 2, 1e-12)
+    cap, h = (cost, 0.0 * cost) if loss == "hinge" else (np.inf, 0.5 / cost)
+    step = 1.0 / (np.linalg.norm(rows, 2) ** 2 + max(h) + 1e-12)
 
     def weights(a):
         v = a @ rows
@@ -41,29 +43,30 @@ def dual_optimum(X, y, l1, positive, negative, fit_bias):
     a = ahead = np.zeros(len(z))
     momentum, best = 1.0, -np.inf
     for _ in range(30_000):
-        moved = np.clip(ahead + step * (1 - rows @ weights(ahead)), 0, cost)
+        moved = np.clip(ahead + step * (1 - rows @ weights(ahead) - h * ahead), 0, cap)
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = moved + (momentum - 1) / grown * (moved - a)
         a, momentum = moved, grown
-        best = max(best, a.sum() - 0.5 * np.sum(weights(a) ** 2))
+        best = max(best, a.sum() - 0.5 * h @ a**2 - 0.5 * np.sum(weights(a) ** 2))
     return best
 
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("fit_bias", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
 @pytest.mark.parametrize("l1", [0.05, 0.5])
-def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(fit_bias, l1):
+def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(fit_bias, l1, loss):
     X, Y = make_problem(0, n_samples=60, n_features=12, n_labels=3)
     positive, negative = [1.0, 3.5, 0.4], [1.0, 1.0, 0.7]
-    solver = SparseHinge(l1=l1, tol=1e-5, prune=0.0, fit_bias=fit_bias)
+    solver = SparseHinge(l1=l1, loss=loss, tol=1e-5, prune=0.0, fit_bias=fit_bias)
     shard = solve(solver, X, Y, positive, negative)
     W = dense_weights(shard, X.shape[1])
     for label in range(3):
         y = Y[:, [label]].toarray().ravel() > 0
         t = np.append(W[label], shard.bias[label]).astype(float)
         assert fit_bias or t[-1] == 0
-        reached = naive_objective(X, y, t, l1, positive[label], negative[label])
-        best = dual_optimum(X, y, l1, positive[label], negative[label], fit_bias)
+        reached = naive_objective(X, y, t, l1, positive[label], negative[label], loss)
+        best = dual_optimum(X, y, l1, positive[label], negative[label], fit_bias, loss)
         assert shard.objective[label] == pytest.approx(reached, rel=1e-9), "the objective is that of the weights"
         assert reached == pytest.approx(best, rel=1e-4), "within 0.01 % of the twin"
         assert reached - best <= shard.gap[label] * reached + 1e-7 * reached, "the gap bounds the excess"
@@ -76,10 +79,11 @@ def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(fit_
     n_samples=st.integers(1, 80),
     cost=st.floats(0.05, 30),
     l1=st.floats(0.01, 3),
+    loss=st.sampled_from(["hinge", "squared-hinge"]),
 )
-def test_every_label_of_any_problem_is_certified(seed, n_samples, cost, l1):
+def test_every_label_of_any_problem_is_certified(seed, n_samples, cost, l1, loss):
     X, Y = make_problem(seed, n_samples=n_samples, n_features=9, n_labels=4)
-    shard = solve(SparseHinge(l1=l1, tol=1e-3), X, Y, positive=np.full(4, cost))
+    shard = solve(SparseHinge(l1=l1, loss=loss, tol=1e-3), X, Y, positive=np.full(4, cost))
     assert (shard.gap <= 1e-3).all()
     assert np.isfinite(shard.objective).all()
 
@@ -104,13 +108,21 @@ def test_bits_do_not_depend_on_the_labels_beside_nor_on_threads():
     assert np.array_equal(one, two)
 
 
-def test_an_integer_cost_equals_that_many_duplicated_rows():
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+def test_an_integer_cost_equals_that_many_duplicated_rows(loss):
     X, Y = make_problem(5, n_labels=1)
     y = Y.toarray().ravel() > 0
     thrice = np.concatenate([np.arange(len(y)), np.flatnonzero(y), np.flatnonzero(y)])
-    solver = SparseHinge(tol=1e-6, prune=0.0)
+    solver = SparseHinge(loss=loss, tol=1e-6, prune=0.0)
     weighted, repeated = solve(solver, X, Y, positive=[3.0]), solve(solver, X[thrice], Y[thrice])
     assert weighted.objective == pytest.approx(repeated.objective, rel=3e-6)
+
+
+def test_the_squared_hinge_without_an_l1_penalty_is_that_of_dismec():
+    X, Y = make_problem(6)
+    ours = solve(SparseHinge(l1=0.0, loss="squared-hinge", tol=1e-6, prune=0.0), X, Y)
+    theirs = solve(SquaredHinge(tol=1e-6, prune=0.0), X, Y)
+    assert ours.objective == pytest.approx(theirs.objective, rel=2e-6)
 
 
 def test_a_larger_penalty_leaves_fewer_weights_and_a_huge_one_none():
@@ -120,7 +132,8 @@ def test_a_larger_penalty_leaves_fewer_weights_and_a_huge_one_none():
 
 
 @pytest.mark.parametrize(
-    ("parameter", "value"), [("l1", -1.0), ("l1", np.nan), ("tol", 0), ("fit_bias", "free"), ("max_rounds", 0)]
+    ("parameter", "value"),
+    [("l1", -1.0), ("l1", np.nan), ("loss", "hinges"), ("tol", 0), ("fit_bias", "free"), ("max_rounds", 0)],
 )
 def test_parameters_that_make_no_sense_are_refused_by_name(parameter, value):
     with pytest.raises(InputError, match=f"{parameter} must be"):

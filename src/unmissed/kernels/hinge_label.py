@@ -21,6 +21,7 @@ _ROUGH_ROUNDS = 3  # rounds with such a pass before the first certificate, for l
 _KEEP = 0.8  # features whose v comes to this share of the threshold take part in the ascent
 _MANY = 300_000  # entries of X that a pass reads without trying to leave some out
 _DRIFT = 0.1  # how much of the weights, by length, such a pass may leave out
+_BELOW = np.float32(1 - 2**-24)  # times a number, the next smaller one
 _ROUNDING = 1e-9  # more than float64 can lose in a sum over a row or a column
 
 
@@ -51,7 +52,7 @@ def gather_weights(indptr, indices, values, threshold, rows, signs, a, touched, 
 
 @kernel()
 def ascend_locally(
-    indptr, indices, values, use_bias, threshold, rows, signs, costs, a, touched, total, name, goal, seed
+    indptr, indices, values, use_bias, threshold, rows, signs, caps, hs, a, touched, total, name, goal, seed
 ):
     """Raise the dual over the working set with the features that are, or may soon be, above the threshold.
 
@@ -84,12 +85,21 @@ def ascend_locally(
         name[touched[at]] = -1
     bias = use_bias * np.float32((a * signs).sum())
     return hinge_ascend(
-        starts, local, entries, use_bias, np.float32(threshold), signs, costs, a, v, bias, goal, _EPOCHS, seed
+        starts, local, entries, use_bias, np.float32(threshold), signs, caps, hs, a, v, bias, goal, _EPOCHS, seed
     )
 
 
 @kernel()
-def visit_once(indptr, indices, values, use_bias, threshold, positives, costs, v):
+def bounds_of(cost, squared):
+    """Return the cap and the h of a dual variable; a row that costs nothing stays at 0."""
+    if squared and cost > 0:
+        return np.float32(np.inf), np.float32(0.5 / cost)
+    cap = np.float32(cost)
+    return cap if np.float64(cap) <= cost else cap * _BELOW, np.float32(0)
+
+
+@kernel()
+def visit_once(indptr, indices, values, use_bias, threshold, positives, cap, h, v):
     """Return the dual variables of positives visited once each, while the bias is held at -1; v stays 0."""
     a = np.zeros(positives.shape[0], np.float32)
     held = np.float64(use_bias)
@@ -101,7 +111,7 @@ def visit_once(indptr, indices, values, use_bias, threshold, positives, costs, v
             score += value * shrink(v[indices[place]], threshold)
             square += value * value
         if square > 0:
-            a[at] = min(max((1.0 - score) / square, 0.0), np.float64(costs[at]))
+            a[at] = min(max((1.0 - score) / (square + h), 0.0), np.float64(cap))
         for place in range(begin, end):
             v[indices[place]] += np.float64(a[at]) * np.float64(values[place])
     for at in range(positives.shape[0]):
@@ -132,7 +142,18 @@ def near_margin(indptr, indices, values, lengths, mark, raw, dense, drift, least
 
 
 @kernel()
-def best_bias(negative, positive, c_positive, c_negative, high):
+def _pull(scores, n, sign, bias, squared):
+    """Return how many of the first n scores lose with this bias, or twice the sum of what they lose."""
+    total = 0.0
+    for at in range(n):
+        slack = 1.0 - sign * (scores[at] + bias)
+        if slack > 0:
+            total += 2.0 * slack if squared else 1.0
+    return total
+
+
+@kernel()
+def best_bias(negative, positive, c_positive, c_negative, squared, high):
     """Return the b <= high that minimises 1/2 b^2 + the loss of scores raw + b, and the slope of that at `high`."""
     top = -np.inf
     spare = np.empty(negative.shape[0])
@@ -143,29 +164,27 @@ def best_bias(negative, positive, c_positive, c_negative, high):
             spare[n] = negative[at]
             n += 1
     low = min(-1.0 - top, high, 0.0)
-    missed = 0
-    for at in range(positive.shape[0]):
-        missed += positive[at] < 1.0 - high
-    slope = high + c_negative * n - c_positive * missed
-    always = 0  # negatives violated at `low` already; `spare` holds those whose state changes between low and high
+    n_pos = positive.shape[0]
+    slope = high + c_negative * _pull(spare, n, -1.0, high, squared)
+    slope -= c_positive * _pull(positive, n_pos, 1.0, high, squared)
+    always, sure = 0, 0.0  # negatives that lose at `low` already, and the sum of what they lose at bias 0
     for _ in range(60 if slope > 0 else 0):
         middle = 0.5 * (low + high)
-        violated, missed = always, 0
-        for at in range(n):
-            violated += spare[at] > -1.0 - middle
-        for at in range(positive.shape[0]):
-            missed += positive[at] < 1.0 - middle
-        rising = middle + c_negative * violated - c_positive * missed > 0
+        now = 2.0 * (sure + always * middle) if squared else np.float64(always)
+        now = middle + c_negative * (now + _pull(spare, n, -1.0, middle, squared))
+        rising = now - c_positive * _pull(positive, n_pos, 1.0, middle, squared) > 0
         kept = 0
         for at in range(n):
             if rising == (spare[at] > -1.0 - middle):
                 spare[kept] = spare[at]
                 kept += 1
+            elif not rising:
+                always += 1
+                sure += 1.0 + spare[at]
         if rising:
             high = middle
         else:
             low = middle
-            always += n - kept
         n = kept
         if high - low <= 1e-7:
             break
@@ -227,13 +246,15 @@ def worst(rows, scores, mark, least, most):
 
 
 @kernel()
-def hinge_objective(negative, positive, bias, c_positive, c_negative, threshold, weights):
+def hinge_objective(negative, positive, bias, c_positive, c_negative, squared, threshold, weights):
     """Return the primal objective given the scores of positives and of all negatives that can be violated."""
     loss, missed, penalty = 0.0, 0.0, 0.5 * bias * bias
     for at in range(negative.shape[0]):
-        loss += max(0.0, 1.0 + negative[at] + bias)
+        r = max(0.0, 1.0 + negative[at] + bias)
+        loss += r * r if squared else r
     for at in range(positive.shape[0]):
-        missed += max(0.0, 1.0 - positive[at] - bias)
+        r = max(0.0, 1.0 - positive[at] - bias)
+        missed += r * r if squared else r
     for at in range(weights.shape[0]):
         weight = np.float64(weights[at])
         penalty += 0.5 * weight * weight + threshold * abs(weight)
@@ -241,7 +262,7 @@ def hinge_objective(negative, positive, bias, c_positive, c_negative, threshold,
 
 
 @kernel()
-def score_label(X, columns, lengths, positives, c_positive, c_negative, use_bias, touched, high, buffers):
+def score_label(X, columns, lengths, positives, c_positive, c_negative, squared, use_bias, touched, high, buffers):
     """Score positives and near negatives under the weights `dense` and find the best bias, not far above `high`.
 
     Returns the near negatives, their scores, the scores of positives and the bias.
@@ -268,7 +289,7 @@ def score_label(X, columns, lengths, positives, c_positive, c_negative, use_bias
         rows, negative = near_margin(indptr, indices, values, lengths, mark, raw, dense, drift, -1.0 - high - _ROUNDING)
         if use_bias == 0:
             return rows, negative, positive, 0.0
-        bias, slope = best_bias(negative, positive, c_positive, c_negative, high)
+        bias, slope = best_bias(negative, positive, c_positive, c_negative, squared, high)
         if slope >= 0:
             return rows, negative, positive, np.float64(np.float32(bias))
         high += step
@@ -277,7 +298,7 @@ def score_label(X, columns, lengths, positives, c_positive, c_negative, use_bias
 
 @kernel()
 def solve_hinge_label(
-    X, lengths, use_bias, columns, positives, c_positive, c_negative, threshold, tol, max_rounds, seed, buffers
+    X, lengths, use_bias, columns, positives, c_positive, c_negative, squared, threshold, tol, max_rounds, seed, buffers
 ):
     """Solve one label; return its features, weights, bias, objective, relative gap, epochs and rounds.
 
@@ -286,6 +307,7 @@ def solve_hinge_label(
     X, columns : (indptr, indices, values) of the rows, (starts, rows, entries) of the columns
     lengths : |x| of the rows, rounded up
     positives : rows that have the label
+    squared : whether the hinge is squared
     threshold : lambda
     buffers : total, dense, reference (float64, zeros and left so), touched, features (int32), name (int32, -1
         everywhere and left so), seen (bool, False and left so) and w (float32), of n_features; raw, rough (float64)
@@ -297,13 +319,15 @@ def solve_hinge_label(
     for at in range(n_pos):
         mark[positives[at]] = _POSITIVE
     n_touched = see_features(indptr, indices, positives, seen, touched, 0)
-    signs, costs = np.ones(n_pos, np.float32), np.full(n_pos, c_positive, np.float32)
-    a = visit_once(indptr, indices, values, use_bias, threshold, positives, costs, dense)
+    cap, h = bounds_of(c_positive, squared)
+    signs, caps, hs = np.ones(n_pos, np.float32), np.full(n_pos, cap), np.full(n_pos, h)
+    a = visit_once(indptr, indices, values, use_bias, threshold, positives, cap, h, dense)
+    cap, h = bounds_of(c_negative, squared)
     n, _ = gather_weights(indptr, indices, values, threshold, rows, signs, a, touched[:n_touched], total, features, w)
     mass = a.sum() + 1.0
     most = np.int64(min(32 + 2 * mass / max(c_negative, 1e-30), raw.shape[0] - n_pos))
     found = rough_candidates(columns, mark, features[:n], w[:n], most, rough)
-    share = min(mass / max(most, 1), c_negative)
+    share = min(mass / max(most, 1), np.float64(cap))
     high = -1.0 if use_bias != 0 else 0.0
     raw[:] = 0
     objective, gap, bias, epochs, rounds = mass, np.inf, 0.0, 0, 0
@@ -314,7 +338,8 @@ def solve_hinge_label(
             mark[found[at]] = _INSIDE
         rows = np.concatenate((rows, found))
         signs = np.concatenate((signs, np.full(n_new, -1, np.float32)))
-        costs = np.concatenate((costs, np.full(n_new, c_negative, np.float32)))
+        caps = np.concatenate((caps, np.full(n_new, cap)))
+        hs = np.concatenate((hs, np.full(n_new, h)))
         a = np.concatenate((a, np.full(n_new, share, np.float32)))
         n_touched = see_features(indptr, indices, found, seen, touched, n_touched)
         if share > 0:
@@ -329,7 +354,8 @@ def solve_hinge_label(
             threshold,
             rows,
             signs,
-            costs,
+            caps,
+            hs,
             a,
             touched[:n_touched],
             total,
@@ -356,6 +382,7 @@ def solve_hinge_label(
             positives,
             c_positive,
             c_negative,
+            squared,
             use_bias,
             touched[:n_touched],
             high,
@@ -363,11 +390,14 @@ def solve_hinge_label(
         )
         if use_bias != 0:
             high = bias + 0.02
-        objective = hinge_objective(negative, positive, bias, c_positive, c_negative, threshold, w[:n])
+        objective = hinge_objective(negative, positive, bias, c_positive, c_negative, squared, threshold, w[:n])
         sum_a, balance = 0.0, 0.0
         for at in range(rows.shape[0]):
-            sum_a += np.float64(a[at])
-            balance += np.float64(a[at]) * np.float64(signs[at])
+            dual_variable = np.float64(a[at])
+            sum_a += dual_variable
+            if hs[at] > 0:  # h of float32 is too coarse to certify with
+                sum_a -= 0.25 * dual_variable * dual_variable / (c_positive if at < n_pos else c_negative)
+            balance += dual_variable * np.float64(signs[at])
         dual = sum_a - half_square - 0.5 * use_bias * balance * balance
         # what rounding can have done to the sums counts against the certificate
         spread = _ROUNDING * (objective + sum_a + half_square)

@@ -1,9 +1,10 @@
-"""One label of PPD-Sparse: hinge loss, squared length and l1 penalty, solved in the dual over a working set of rows.
+"""One label of PPD-Sparse: hinge loss, plain or squared, and two penalties, solved in the dual over a set of rows.
 
-min over (w, b) of 1/2 |w|^2 + lambda |w|_1 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b)). With dual variables
-0 <= a_i <= c_i and v = sum_i a_i z_i x_i, the weights are w = S(v) (every entry moved towards 0 by lambda) and
-b = sum_i a_i z_i; the dual objective is sum_i a_i - 1/2 |S(v)|^2 - 1/2 b^2. Where w = S(v), the gap between the two is
-the sum over rows of c_i max(0, -g_i) + a_i g_i with g_i = z_i (w.x_i + b) - 1: every visit of a row measures its share.
+min over (w, b) of 1/2 |w|^2 + lambda |w|_1 + 1/2 b^2 + sum_i loss_i, where loss_i is c_i r_i or c_i r_i^2 with r_i =
+max(0, 1 - z_i (w.x_i + b)). With dual variables 0 <= a_i <= cap_i and v = sum_i a_i z_i x_i, the weights are w = S(v)
+(every entry moved towards 0 by lambda) and b = sum_i a_i z_i; the dual objective is sum_i a_i - h_i a_i^2 / 2, less
+1/2 |S(v)|^2 + 1/2 b^2. The hinge has cap = c and h = 0, its square no cap and h = 1 / (2 c). Where w = S(v), the gap
+between the two is a sum over rows, so that every visit of a row measures its share.
 """
 
 import numpy as np
@@ -59,23 +60,34 @@ def _curvature(indices, values, v, threshold, reach):
 
 
 @kernel()
-def hinge_epoch(indptr, indices, values, use_bias, threshold, signs, costs, a, v, bias, order, n):
+def _share(g, a, cap, h):
+    """Return what a row with z (w.x + b) - 1 = g adds to the gap."""
+    if g > _ZERO:
+        return np.float64(a * g) + 0.5 * h * a * a
+    if h > _ZERO:
+        return 0.5 * np.float64(h) * np.float64(a + g / h) ** 2
+    return np.float64((a - cap) * g)
+
+
+@kernel()
+def hinge_epoch(indptr, indices, values, use_bias, threshold, signs, caps, hs, a, v, bias, order, n):
     """Visit the first n places of `order` once; return the new bias and the gap that the visits measured."""
     gap = 0.0
     for place in range(n):
         at = order[place]
         if place + 1 < n:
             prefetch_row(indptr, indices, values, order[place + 1])
-        sign, old, cost = signs[at], a[at], costs[at]
+        sign, old, cap, h = signs[at], a[at], caps[at], hs[at]
         begin, end = indptr[at], indptr[at + 1]
         slope = sign * (_shrunk_dot(indices[begin:end], values[begin:end], v, threshold) + bias) - _ONE
-        gap += np.float64(old * slope) if slope > _ZERO else np.float64((old - cost) * slope)
-        if (old == _ZERO and slope >= _ZERO) or (old == cost and slope <= _ZERO):
+        gap += _share(slope, old, cap, h)
+        slope += h * old
+        if (old == _ZERO and slope >= _ZERO) or (old == cap and slope <= _ZERO):
             continue
         # a step moves v along x: only entries above the threshold at either end of it can bend the objective
-        reach = min(max(-slope / max(use_bias, _LEAST), -old), cost - old)
-        bend = _curvature(indices[begin:end], values[begin:end], v, threshold, reach * sign) + use_bias
-        new = min(max(old - slope / bend, _ZERO), cost) if bend > _ZERO else old + reach
+        reach = min(max(-slope / max(use_bias + h, _LEAST), -old), cap - old)
+        bend = _curvature(indices[begin:end], values[begin:end], v, threshold, reach * sign) + use_bias + h
+        new = min(max(old - slope / bend, _ZERO), cap) if bend > _ZERO else old + reach
         if new != old:
             a[at] = new
             row_add(indices[begin:end], values[begin:end], (new - old) * sign, v)
@@ -84,7 +96,7 @@ def hinge_epoch(indptr, indices, values, use_bias, threshold, signs, costs, a, v
 
 
 @kernel()
-def hinge_ascend(indptr, indices, values, use_bias, threshold, signs, costs, a, v, bias, goal, max_epochs, seed):
+def hinge_ascend(indptr, indices, values, use_bias, threshold, signs, caps, hs, a, v, bias, goal, max_epochs, seed):
     """Raise the dual objective over a working set until an epoch measures a gap of at most `goal`.
 
     Between two epochs over the whole set come up to ten over the rows strictly between their bounds. Returns how
@@ -95,20 +107,20 @@ def hinge_ascend(indptr, indices, values, use_bias, threshold, signs, costs, a, 
     state = np.uint64(seed) ^ np.uint64(88172645463325252)
     for epoch in range(max_epochs):
         state = _shuffle(order, n, state)
-        bias, gap = hinge_epoch(indptr, indices, values, use_bias, threshold, signs, costs, a, v, bias, order, n)
+        bias, gap = hinge_epoch(indptr, indices, values, use_bias, threshold, signs, caps, hs, a, v, bias, order, n)
         if gap <= goal:
             return epoch + 1
         inside = 0
         for place in range(n):
             at = order[place]
-            if _ZERO < a[at] < costs[at]:
+            if _ZERO < a[at] < caps[at]:
                 order[place] = order[inside]
                 order[inside] = at
                 inside += 1
         for _ in range(10):
             state = _shuffle(order, inside, state)
             bias, part = hinge_epoch(
-                indptr, indices, values, use_bias, threshold, signs, costs, a, v, bias, order, inside
+                indptr, indices, values, use_bias, threshold, signs, caps, hs, a, v, bias, order, inside
             )
             if part <= max(0.1 * goal, 0.1 * gap):
                 break

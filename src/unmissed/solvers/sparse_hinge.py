@@ -1,6 +1,7 @@
 """PPD-Sparse's problem for a block of labels: hinge loss, squared length and l1 penalty, each label certified.
 
-For every label: min 1/2 |w|^2 + l1 |w|_1 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b)) over (w, b).
+For every label: min 1/2 |w|^2 + l1 |w|_1 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b)) over (w, b), or the same
+with the hinge squared.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.errors import InputError
 from unmissed.kernels.hinge_label import solve_hinge_label
 from unmissed.solvers.design import Rows
 from unmissed.solvers.label_by_label import LabelByLabel, Solved
@@ -23,16 +25,19 @@ from unmissed.solvers.parameters import (
     check_tol,
 )
 
+LOSSES = ("squared-hinge", "hinge")
+
 
 @dataclass(frozen=True)
 class SparseHinge:
     """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` certified rounds per label.
 
-    With `fit_bias` a constant feature 1 has a weight b that l1 leaves alone. Weights smaller than `prune` become 0
-    after training.
+    `loss` is "hinge" or "squared-hinge". With `fit_bias` a constant feature 1 has a weight b that l1 leaves alone.
+    Weights smaller than `prune` become 0 after training.
     """
 
     l1: float = 0.1
+    loss: str = "hinge"
     tol: float = 1e-3
     prune: float = 0.01
     fit_bias: bool = True
@@ -41,6 +46,8 @@ class SparseHinge:
 
     def __post_init__(self) -> None:
         check_not_negative("l1", self.l1)
+        if self.loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(LOSSES)}; got {self.loss!r}")
         check_tol(self.tol)
         check_prune(self.prune)
         check_flag("fit_bias", self.fit_bias)
@@ -78,6 +85,7 @@ class PreparedSparseHinge(LabelByLabel):
             self.columns.arrays,
             positives,
             *costs,
+            solver.loss == "squared-hinge",
             float(solver.l1),
             float(solver.tol),
             int(solver.max_rounds),
