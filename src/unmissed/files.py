@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.errors import InputError, UnmissedError
+from unmissed.errors import InputError, UnmissedError, did_you_mean
 
 Array = npt.NDArray[Any]
 PathLike = str | os.PathLike[str]
@@ -47,7 +47,7 @@ def open_regular(path: PathLike, *, follow: bool = True) -> BinaryIO:
     try:
         descriptor = os.open(path, _OPEN if follow else _OPEN | _NO_LINK)
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
+        raise no_such(path, "file") from error
     except OSError as error:
         if error.errno == errno.ELOOP and not follow:
             raise InputError(f"{path}: a symbolic link, and links are not followed here") from error
@@ -58,6 +58,16 @@ def open_regular(path: PathLike, *, follow: bool = True) -> BinaryIO:
         os.close(descriptor)
         raise InputError(f"{path}: cannot be read: not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def no_such(path: PathLike, what: str = "file or folder") -> InputError:
+    """Return the error that there is nothing under a path, with the name beside it that is most like it."""
+    folder, name = os.path.split(path)
+    try:
+        near = os.listdir(folder or os.curdir)
+    except (OSError, ValueError):
+        near = []
+    return InputError(f"{path}: no such {what}{did_you_mean(name, near)}")
 
 
 @contextmanager

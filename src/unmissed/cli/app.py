@@ -83,7 +83,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except (typer.Abort, KeyboardInterrupt):
         if debug:
             raise
-        show.say("unmissed: stopped by the keyboard (Ctrl-C)", err=True)
+        show.say(f"unmissed: stopped by the keyboard (Ctrl-C){show.what_is_kept()}", err=True)
         sys.exit(_STOPPED)
     except (UnmissedError, OSError, MemoryError) as error:
         if debug:

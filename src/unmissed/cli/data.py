@@ -141,7 +141,7 @@ def convert(
         _convert_to_lines(source, target, reading, json)
         return
     text = _text_options(ngrams, min_df, max_features, smooth_idf)
-    with show.progress_bar("reading") as progress:
+    with show.stoppable(lambda: f"{target} was not written"), show.progress_bar("reading") as progress:
         training = None if like is None else load(like)
         if form == "store" and holds_text(source):
             convert_text(source, target, text=text, like=training, reading=reading, n_jobs=jobs, progress=progress)

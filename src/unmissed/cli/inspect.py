@@ -11,10 +11,24 @@ if TYPE_CHECKING:
     from unmissed.runs import Run
 
 
+def label_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of a run's labels that begin with what was typed, for the shell to complete."""
+    from unmissed.errors import UnmissedError
+    from unmissed.runs import open_run
+
+    try:
+        run = open_run(ctx.params.get("run") or ctx.args[0])  # unfinished options leave it among the words
+        names = [*(run.label_names or ()), *(run.label_titles or ())]
+    except (UnmissedError, OSError, IndexError):  # no run yet: nothing to offer
+        return []
+    return [name for name in dict.fromkeys(names) if name.lower().startswith(incomplete.lower())]
+
+
 def inspect(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
     label: Annotated[
-        str | None, typer.Option(help="Show the strongest features of this label (name or number).")
+        str | None,
+        typer.Option(help="Show the strongest features of this label (name or number).", autocompletion=label_names),
     ] = None,
     top: Annotated[int, typer.Option(help="How many features to show.", min=1)] = 20,
     tree: Annotated[bool, typer.Option("--tree", help="Draw the top of a label tree with its labels' names.")] = False,

@@ -92,7 +92,14 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
         + parameter.help[1:]
         + ("." if parameter.changes_result else "; no effect on the result.")
     )
-    option = typer.Option(*names, help=told, metavar=metavar, rich_help_panel="Parameters of the method")
+    words = [*choices] if annotation is str else ["jain", "jain:", "constant:", "table:"]
+    option = typer.Option(
+        *names,
+        help=told,
+        metavar=metavar,
+        rich_help_panel="Parameters of the method",
+        autocompletion=None if metavar is None else lambda: words,
+    )
     if shown is not None:
         option.show_default = shown
     return inspect.Parameter(

@@ -13,11 +13,20 @@ if TYPE_CHECKING:
     from unmissed.runs.planning import Estimate, Plan
 
 
+def list_methods() -> list[str]:
+    """Return the names of all methods, for the shell to complete."""
+    from unmissed.models.registry import known_methods
+
+    return list(known_methods())
+
+
 def plan(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="Rows with labels, as train takes them; or a name of the catalogue.")
     ],
-    method: Annotated[str, typer.Option(help="A method that trains labels one by one.")] = "pw-dismec",
+    method: Annotated[
+        str, typer.Option(help="A method that trains labels one by one.", autocompletion=list_methods)
+    ] = "pw-dismec",
     workers: Annotated[int, typer.Option(help="Workers, or shares that run at once.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of each worker.", min=1)] = 1,
     block_size: Annotated[int, typer.Option(help="Labels per task.", min=1)] = 256,

@@ -4,16 +4,17 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from unmissed.progress import Progress, silent
+from unmissed.progress import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 PATIENCE = 2.0  # seconds of work before a bar appears
+PAUSE = 30.0  # seconds between the lines that stand in for a bar where there is no terminal
 
 
 _HIDDEN = re.compile(
@@ -60,9 +61,9 @@ def _code(letter: str) -> str:
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
-    """Give a `Progress` that draws a bar once the work has taken two seconds; quiet when not on a terminal."""
+    """Give a `Progress` that draws a bar once the work has taken two seconds; without a terminal, lines in a log."""
     if not sys.stderr.isatty():
-        yield silent
+        yield _log_lines(description)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -92,3 +93,46 @@ def progress_bar(description: str) -> Iterator[Progress]:
     finally:
         if started:
             bar.stop()
+
+
+def _log_lines(description: str) -> Progress:
+    """Give a `Progress` that says every half minute how far the work is."""
+    begin = last = time.monotonic()
+
+    def tell(done: int, total: int | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < PAUSE:
+            return
+        last = now
+        share = f" of {total:,} ({100 * done / total:.0f} %)" if total else ""
+        rest = f", about {_span((now - begin) * (total - done) / done)} to go" if total and done else ""
+        say(f"{description}: {done:,}{share} after {_span(now - begin)}{rest}", err=True)
+
+    return tell
+
+
+def _span(seconds: float) -> str:
+    """Return a time as people say it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.0f} s"
+
+
+_kept: list[str] = []
+
+
+@contextmanager
+def stoppable(what_is_kept: Callable[[], str]) -> Iterator[None]:
+    """Have the command say after Ctrl-C what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _kept.append(what_is_kept())
+        raise
+
+
+def what_is_kept() -> str:
+    """Return what `stoppable` had to say, once."""
+    return f"; {_kept.pop()}" if _kept else ""

@@ -69,7 +69,8 @@ def mnist(
     if epochs is None:
         epochs = 10 if data is not None else 100  # the small digits are forty times fewer
     settings = Settings(_parse_numbers(propensities), seeds, epochs, hidden, batch, rate)
-    with show.progress_bar("training") as progress:
+    kept = f"finished trainings are kept in {out}; the same command goes on where it stopped"
+    with show.stoppable(lambda: kept), show.progress_bar("training") as progress:
         study, files = study_mnist(out, settings, data, workers=workers, progress=progress)
     if as_json:
         show.print_json({"files": [str(path) for path in files], "summary": study["summary"]})

@@ -106,8 +106,9 @@ def train_method(
     dataset = load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
     if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
         _warn_of_loss(model, dataset)
+    bar = show.progress_bar(f"training {model.unit}")
     try:
-        with show.progress_bar(f"training {model.unit}") as progress, cluster_executor(cluster) as executor:
+        with show.stoppable(lambda: kept_of(run)), bar as progress, cluster_executor(cluster) as executor:
             trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
     except Unfinished as error:
         _tell_unfinished(run, error, json, all_own=not finish and not error.own)
@@ -187,11 +188,19 @@ def extend(
             f"often; {(counts == dataset.n_samples).sum():,} of them are on every row and will be given to everything",
             err=True,
         )
-    with show.progress_bar("training labels") as progress:
+    with show.stoppable(lambda: kept_of(run)), show.progress_bar("training labels") as progress:
         trained = extend_run(
             run, dataset, old_rows=old_rows or [], without_old_rows=without_old_rows, n_jobs=jobs, progress=progress
         )
     tell(trained, json)
+
+
+def kept_of(run: Path) -> str:
+    """Say what a stopped training leaves, and how it goes on."""
+    from unmissed.runs.folder import RunFolder
+
+    n_pieces = RunFolder(run).n_finished()
+    return f"{run} keeps {n_pieces:,} finished pieces; the same command goes on where it stopped"
 
 
 def load_rows(run: "Run", data: str, **reading: Any) -> "Dataset":

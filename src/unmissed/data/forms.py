@@ -12,7 +12,8 @@ from unmissed.data.npz import split_pair
 from unmissed.data.parquet import is_frame
 from unmissed.data.streams import bare_suffix
 from unmissed.data.text_folder import is_text_folder
-from unmissed.errors import InputError, did_you_mean
+from unmissed.errors import InputError
+from unmissed.files import no_such
 
 _XMC = (".txt", ".svm", ".xmc")
 JSON = (".jsonl", ".ndjson")
@@ -55,16 +56,6 @@ def form_of(path: str | os.PathLike[str] | Any) -> str:
 def holds_text(path: str | os.PathLike[str] | Any) -> bool:
     """Tell whether features have to be made from text here."""
     return form_of(path) in _TEXTS
-
-
-def no_such(path: str | os.PathLike[str], what: str = "file or folder") -> InputError:
-    """Return the error that there is nothing under a path, with the name beside it that is most like it."""
-    place = Path(path)
-    try:
-        near = [entry.name for entry in place.parent.iterdir()]
-    except (OSError, ValueError):
-        near = []
-    return InputError(f"{path}: no such {what}{did_you_mean(place.name, near)}")
 
 
 def _form_of_folder(place: Path) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from unmissed.archive import MANIFEST, open_archive, read_json
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
-from unmissed.errors import InputError
+from unmissed.errors import InputError, did_you_mean
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
@@ -185,8 +185,12 @@ class Run:
         if number.isascii() and number.isdigit() and len(number) < 12 and int(number) < self.n_labels:
             return int(number)
         raise InputError(
-            f"{self.folder}: has no label {name_or_number!r}; expected a name or a number below {self.n_labels}"
+            f"{self.folder}: has no label {name_or_number!r}{did_you_mean(str(name_or_number), self._every_name())}; "
+            f"expected a name or a number below {self.n_labels}"
         )
+
+    def _every_name(self) -> list[str]:
+        return [*(self.label_names or ()), *(self.label_titles or ())]
 
     def name_of(self, label: int) -> str:
         """Return the most readable name that a label has."""

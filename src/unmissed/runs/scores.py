@@ -16,7 +16,7 @@ from unmissed.data.json_lines import documents
 from unmissed.data.npz import read_matrix
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.errors import InputError
-from unmissed.files import read_npy
+from unmissed.files import no_such, read_npy
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.prediction import BREAKS
@@ -71,7 +71,7 @@ def read_ranking(
     if suffix in (".txt", ".xmc", ".score"):
         return _ranked(path, _read_text(path, wanted, header, one_based, progress), wanted, depth)
     if not Path(path).exists():
-        raise InputError(f"{path}: no such file")
+        raise no_such(path, "file")
     raise InputError(f"{path}: cannot tell the format by the name; expected {_FORMS}")
 
 

@@ -1,0 +1,105 @@
+"""Those who wait and those who type: lines in a log, what Ctrl-C keeps, words that were nearly right or half typed."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.speaking import refused, said
+from tests.runs.corpora import PARAMS, write_texts
+from unmissed.cli import show
+from unmissed.cli.app import run as run_words
+from unmissed.data import load
+from unmissed.errors import did_you_mean
+from unmissed.runs import train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return train("dismec", load(write_texts(folder / "train.jsonl")), folder / "run", PARAMS)
+
+
+def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(capsys, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(show.time, "monotonic", lambda: now[0])
+    with show.progress_bar("training labels") as progress:
+        for second in range(0, 100, 10):
+            now[0] = 1000 + second
+            progress(second, 200)
+        now[0] += 3600
+        progress(100, None)
+    assert capsys.readouterr().err.splitlines() == [
+        "training labels: 30 of 200 (15 %) after 30 s, about 2.83 min to go",
+        "training labels: 60 of 200 (30 %) after 60 s, about 2.33 min to go",
+        "training labels: 90 of 200 (45 %) after 90 s, about 1.83 min to go".replace("90 s", "1.5 min"),
+        "training labels: 100 after 61.5 min",
+    ]
+
+
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(run, tmp_path, capsys, monkeypatch):
+    def stopped(*words, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unmissed.runs.train", stopped)
+    source = run.folder.path.parent / "train.jsonl"
+    with pytest.raises(SystemExit) as end:
+        run_words(["train", "dismec", str(source), "--run", str(run.folder)])
+    assert end.value.code == 130
+    told = capsys.readouterr().err
+    assert "stopped by the keyboard (Ctrl-C)" in told
+    assert f"{run.folder} keeps 1 finished pieces; the same command goes on where it stopped" in told
+    monkeypatch.setattr("unmissed.data.large_text.convert_text", stopped)
+    with pytest.raises(SystemExit):
+        run_words(["data", "convert", str(source), str(tmp_path / "store")])
+    assert f"{tmp_path / 'store'} was not written" in capsys.readouterr().err
+    assert show.what_is_kept() == "", "it is said once"
+
+
+def test_words_that_are_nearly_right_are_proposed(run, tmp_path, capsys):
+    assert "did you mean 'fish'?" in refused(capsys, "inspect", run.folder, "--label", "fihs")
+    assert "did you mean 'pw-dismec'?" in refused(capsys, "train", "pw-dismek", "x", "--run", tmp_path)
+    (tmp_path / "ranking.npz").write_bytes(b"")
+    words = ["--truth", "x", "--propensity", "constant:0.5"]
+    near = refused(capsys, "data", "stats", tmp_path / "rankin.npz.txt")
+    assert "no such file or folder" in near
+    (tmp_path / "scores.tsv").write_text("")
+    (tmp_path / "truth.txt").write_text("1 1 1\n0 0:1\n")
+    words[1] = tmp_path / "truth.txt"
+    assert "did you mean 'scores.tsv'?" in refused(capsys, "evaluate", tmp_path / "score.tsv", *words)
+
+
+def test_only_words_that_are_alike_are_proposed():
+    assert did_you_mean("Fish", ["fish", "law"]) == "; did you mean 'fish'?"
+    assert did_you_mean("tree", ["fish", "law"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train", "pw-"], {"pw-dismec"}),
+        (["train", "pw-dismec", "--weighting", "t"], {"tail"}),
+        (["train", "pw-dismec", "--propensity", "c"], {"constant:"}),
+        (["inspect", "RUN", "--label", "f"], {"fish", "food"}),
+        (["inspect", "nothing", "--label", "f"], set()),
+        (["plan", "x", "--method", "pop"], {"popularity"}),
+    ],
+)
+def test_the_shell_completes_methods_weightings_and_labels(words, expected, run):
+    line = ["unmissed", *(str(run.folder) if word == "RUN" else word for word in words)]
+    environment = {
+        **os.environ,
+        "_UNMISSED_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(line),
+        "COMP_CWORD": str(len(line) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "unmissed"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert set(done.stdout.split()) == expected, done.stderr
+
+
+def test_progress_in_a_log_does_not_disturb_json(run, capsys):
+    assert json.loads(said(capsys, "predict", run.folder, "--text", "cod", "--json"))
