@@ -11,7 +11,7 @@ from unmissed.runs.contenders import Contender, all_contenders, read_contenders
 def test_no_word_means_every_method_and_each_convex_weighting():
     keys = [one.key for one in read_contenders()]
     assert {one.method for one in all_contenders()} == set(METHODS)
-    weighted = ["surrogate", "tail", "floored-tail", "balanced"]
+    weighted = ["surrogate", "tail", "floored-tail", "balanced", "auto"]
     assert [key for key in keys if key.startswith("pw-dismec")] == [f"pw-dismec:weighting={word}" for word in weighted]
     assert len(keys) == len(set(keys)) == len(METHODS) + len(weighted) - 1
 

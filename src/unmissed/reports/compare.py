@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from unmissed.archive import write_text
 from unmissed.reports.compare_figures import CAPTIONS, TITLES, all_figures
@@ -12,6 +14,9 @@ from unmissed.reports.drawing import as_svg, save
 from unmissed.reports.grids import to_latex, to_markdown
 from unmissed.reports.metrics_tables import Table
 from unmissed.reports.pages import render
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAGE = "index.html"
 
@@ -28,13 +33,18 @@ def write_report(results: Results, out: str | os.PathLike[str]) -> list[Path]:
             write_text(files[-1], text)
     for name, figure in figures.items():
         files += save(figure, folder / "figures" / name)
+    write_text(folder / PAGE, render_page(results, figures))
+    return [folder / PAGE, *files]
+
+
+def render_page(results: Results, figures: Mapping[str, Figure] | None = None) -> str:
+    """Return the page as HTML, with the figures that are drawn already."""
     pictures = {
         name: {"svg": as_svg(figure, TITLES[name]), "title": TITLES[name], "caption": CAPTIONS[name]}
-        for name, figure in figures.items()
+        for name, figure in (figures or all_figures(results)).items()
     }
-    page = render("compare.html", results=results, tables=tables, figures=pictures, lead=_lead(results))
-    write_text(folder / PAGE, page)
-    return [folder / PAGE, *files]
+    tables = all_tables(results)
+    return render("compare.html", results=results, tables=tables, figures=pictures, lead=_lead(results))
 
 
 def figures_table(results: Results) -> Table:

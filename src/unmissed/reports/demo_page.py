@@ -142,7 +142,7 @@ def draw_gains(results: DemoResults) -> Figure:
         bottom.plot(place, recalls[:, method], "o-", color=COLOURS[method], ms=4, lw=1.6, label=name)
     bottom.set_ylabel("recall@5, percent")
     bottom.set_xticks(place, [_span(line) for line in results.deciles])
-    bottom.set_xlabel("training rows of the label, as written down (each group about a tenth of the labels)")
+    bottom.set_xlabel("training rows of the label, as written down")
     bottom.set_ylim(bottom=0)
     dress(bottom, grid="y")
     bottom.legend(frameon=False, loc="upper left", ncols=2)
@@ -154,7 +154,7 @@ def draw_corrected(results: DemoResults) -> Figure:
     """Draw what incomplete labels make of precision, what weighting by 1/p makes of it, and what is true."""
     figure = new_figure(0.62 * len(results.methods) + 1.5)
     axes = figure.add_subplot()
-    looks = (("o", "white", "counted on the observed labels"), ("D", None, "corrected by 1/p"), ("|", None, "truth"))
+    looks = (("o", "white", "observed labels"), ("D", None, "corrected by 1/p"), ("|", None, "truth"))
     place = np.arange(len(results.methods))[::-1]
     for line, (mark, face, text) in zip(results.corrected, looks, strict=True):
         values = np.array([cell.value for cell in line.cells]) * 100
@@ -180,7 +180,7 @@ def draw_corrected(results: DemoResults) -> Figure:
     axes.set_xlim(left=0)
     axes.set_xlabel("P@5, percent")
     dress(axes, grid="x")
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.45, 1.22), ncols=3, columnspacing=1.2)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.3, 1), ncols=3, columnspacing=1.2)
     return figure
 
 

@@ -12,7 +12,7 @@ from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import find_model, known_methods, make_model
-from unmissed.propensity import Propensity, costs, parse
+from unmissed.propensity import WEIGHTINGS, Propensity, costs, parse
 
 WITHOUT = "none"  # the weighting that weighs nothing
 
@@ -83,9 +83,14 @@ def _weightings(method: str) -> Iterator[str | None]:
     if own is None or own.default == WITHOUT:
         yield None
         return
-    for name in get_args(own.annotation):
-        if name != WITHOUT and not costs(name, [0.5], [1]).counter.any():
+    for name in _words(own.annotation):
+        if name != WITHOUT and not (name in WEIGHTINGS and costs(name, [0.5], [1]).counter.any()):
             yield name
+
+
+def _words(annotation: Any) -> list[str]:
+    """Return the words that an annotation of one or several `Literal` allows."""
+    return [word for one in get_args(annotation) for word in ([one] if isinstance(one, str) else _words(one))]
 
 
 def _split(words: Iterable[str]) -> list[str]:
