@@ -10,7 +10,7 @@ from tests.runs.corpora import small_corpus, write_texts
 from unmissed import Bonsai, DiSMEC, Parabel
 from unmissed.errors import InputError
 from unmissed.kernels.label_trees import split_in_half
-from unmissed.models import UncertifiedWarning
+from unmissed.models import UncertifiedWarning, tree_file
 from unmissed.models.label_clusters import by_means, grow, in_halves, label_directions
 from unmissed.propensity import Constant
 from unmissed.ranking import Ranking
@@ -115,6 +115,27 @@ def test_a_row_among_many_gets_the_bits_it_gets_alone(parabel):
         one = parabel.rank(TEST.X[row], 5)
         assert np.array_equal(one.labels[0], whole.labels[row])
         assert np.array_equal(one.scores[0], whole.scores[row])
+
+
+@pytest.mark.parametrize("kind", ["parabel", "bonsai"])
+@pytest.mark.parametrize(("columns", "many"), [(0, 4), (6, 4), (10**6, 0), (10**6, 10**6)])
+def test_levels_scored_at_once_or_one_by_one_give_the_same_bits(kind, columns, many, request, monkeypatch):
+    model = request.getfixturevalue(kind)
+    before = model.rank(TEST.X, 5)
+    monkeypatch.setattr(tree_file, "_TOP", columns)
+    monkeypatch.setattr(tree_file, "_MANY", many)
+    try:
+        for tree in model.trees_:
+            vars(tree).pop("top")
+        again = model.rank(TEST.X, 5)
+        tops = [tree.top for tree in model.trees_]
+    finally:
+        for tree in model.trees_:
+            vars(tree).pop("top", None)
+    assert (again.labels.tobytes(), again.scores.tobytes()) == (before.labels.tobytes(), before.scores.tobytes())
+    assert all((top.places >= 0).any() == (columns > 0) for top in tops)
+    assert many != 0 or all(len(top.dense) == 0 for top in tops)
+    assert many != 10**6 or all(len(top.weights) == 0 for top in tops)
 
 
 def test_a_beam_as_wide_as_the_tree_reaches_every_label(parabel):

@@ -1,10 +1,11 @@
 """Beam search down label trees, a batch of rows at a time.
 
 A node scores its columns, children or labels, by sparse weights kept feature by feature; a column with the score s has
-the log probability -max(0, 1 - s)^2 given the node, and log probabilities add up along a path. All rows of a batch go
-down one level at a time, and the rows that stand at one node are scored together: many of them over a dense tile of the
-node's features and columns, few of them straight from the sparse weights. Both ways add the same numbers in the same
-order; the zeros that a dense tile adds change no bit.
+the log probability -max(0, 1 - s)^2 given the node, and log probabilities add up along a path. A row
+meets nearly all nodes of the first levels, so these are scored at once, from weights kept feature by feature for all of
+them. Below, the rows of a batch go down one level at a time, and those that stand at one node are scored together: many
+of them over a dense tile of the node's features and columns, few of them straight from the sparse weights. All ways add
+the same numbers in the same order; the zeros that a dense tile adds change no bit.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.prefetch import prefetch
+from unmissed.kernels.vectors import BLOCK, add_block, add_two_blocks
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -45,6 +48,55 @@ class TreeArrays(NamedTuple):
     buckets: Any
 
 
+class TopArrays(NamedTuple):
+    """The inner nodes of the first levels, as one block of columns.
+
+    Node v, where it is below len(places) and places[v] is not -1, has its columns from places[v] on; `bias` holds one
+    number per column. A feature f with weights for many columns has all of them, with zeros, in dense[lines[f]]; any
+    other, where lines[f] is -1, has the weights starts[f] to starts[f + 1], each for a column of the block.
+    """
+
+    places: Any
+    bias: Any
+    lines: Any
+    dense: Any
+    starts: Any
+    columns: Any
+    weights: Any
+
+
+@kernel()
+def count_top(tree, places, counts):
+    """Count the weights that each feature has in the nodes whose place is not -1."""
+    for node in range(places.shape[0]):
+        if places[node] >= 0:
+            for at in range(tree.feature_starts[node], tree.feature_starts[node + 1]):
+                counts[tree.features[at]] += tree.weight_starts[at + 1] - tree.weight_starts[at]
+
+
+@kernel()
+def lay_top(tree, places, lines, dense, ends, columns, weights):
+    """Write those weights feature by feature, as TopArrays has them.
+
+    `dense` holds zeros before; `ends` holds where the list of each feature begins, and afterwards where it ends.
+    """
+    for node in range(places.shape[0]):
+        if places[node] < 0:
+            continue
+        first = tree.column_starts[node]
+        for at in range(tree.feature_starts[node], tree.feature_starts[node + 1]):
+            feature = tree.features[at]
+            for weight in range(tree.weight_starts[at], tree.weight_starts[at + 1]):
+                column = tree.columns[weight]
+                value = np.float32(tree.weights[weight]) * tree.scale[first + column]
+                if lines[feature] >= 0:
+                    dense[lines[feature], places[node] + column] = value
+                else:
+                    columns[ends[feature]] = places[node] + column
+                    weights[ends[feature]] = value
+                    ends[feature] += 1
+
+
 @kernel()
 def lay_buckets(feature_starts, features, bucket_starts, shifts, buckets):
     """Index each node's features: those of bucket b, from buckets[b] on, have the leading bits b - bucket_starts[v]."""
@@ -61,17 +113,64 @@ def lay_buckets(feature_starts, features, bucket_starts, shifts, buckets):
 
 
 @kernel()
-def descend(tree, indptr, indices, data, nodes, scores, table, tile):
-    """Bring the beam of every row from the root down to leaves.
+def descend_top(tree, top, indptr, indices, data, nodes, scores):
+    """Bring the beam of every row from the root down to leaves and to the nodes that `top` does not hold.
 
-    `nodes` and `scores` (n_rows, beam) get each row's leaves, best first, and their log probabilities; places without a
-    leaf are -1. `table` (n_features) holds zeros before and after; `tile` is scratch for a line of
-    zeros and one per feature of any node.
+    `nodes` and `scores` (n_rows, beam) get each row's nodes, best first, and their log probabilities; places without a
+    node are -1.
     """
+    line = np.empty(top.bias.shape[0], np.float32)
+    next_nodes, next_scores = np.empty_like(nodes[0]), np.empty_like(scores[0])
     nodes[:] = -1
     scores[:] = -np.inf
-    nodes[:, 0] = 0
-    scores[:, 0] = 0
+    for row in range(nodes.shape[0]):
+        line[:] = top.bias
+        _add_top(top, indices[indptr[row] : indptr[row + 1]], data[indptr[row] : indptr[row + 1]], line)
+        _to_log_probabilities(line)
+        nodes[row, 0] = 0
+        scores[row, 0] = 0
+        moving = True
+        while moving:
+            moving = False
+            next_nodes[:] = -1
+            next_scores[:] = -np.inf
+            for slot in range(nodes.shape[1]):
+                node, score = nodes[row, slot], scores[row, slot]
+                if node < 0:
+                    break
+                if node >= top.places.shape[0] or top.places[node] < 0:
+                    _put(next_nodes, next_scores, node, score)
+                    continue
+                moving = True
+                for column in range(tree.column_starts[node + 1] - tree.column_starts[node]):
+                    child = tree.children[node] + column
+                    _put(next_nodes, next_scores, child, score + line[top.places[node] + column])
+            nodes[row] = next_nodes
+            scores[row] = next_scores
+
+
+@kernel()
+def _add_top(top, indices, data, line):
+    """Add value times weight over the entries of a row, for all columns of the block."""
+    for entry in range(indices.shape[0]):
+        feature, value = indices[entry], data[entry]
+        if top.lines[feature] >= 0:
+            dense = top.dense[top.lines[feature]]
+            for column in range(line.shape[0]):
+                line[column] += value * dense[column]
+        else:
+            for at in range(top.starts[feature], top.starts[feature + 1]):
+                line[top.columns[at]] += value * top.weights[at]
+
+
+@kernel()
+def descend(tree, indptr, indices, data, nodes, scores, table, tile):
+    """Bring the beam of every row, all of whose inner nodes are on one level, down to leaves.
+
+    `nodes` and `scores` (n_rows, beam) hold each row's nodes, best first, and their log probabilities, and get its
+    leaves; places without one are -1. `table` (n_features) holds zeros before and after; `tile` is scratch for a line
+    of zeros and one per feature of any node.
+    """
     next_nodes, next_scores = np.empty_like(nodes), np.empty_like(scores)
     counts = np.zeros(tree.children.shape[0], np.int64)
     rows, slots = np.empty(nodes.size, np.int64), np.empty(nodes.size, np.int64)
@@ -109,6 +208,7 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
 def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, found):
     """Set found[i, s, c] to the log probability of label c of the leaf in slot s of row i's beam.
 
+    `found` is as wide as the tiles of leaves are.
     The labels of that leaf are tree.labels from begins[i, s] on, sizes[i, s] of them; 0 where the slot is empty.
     """
     counts = np.zeros(tree.children.shape[0], np.int64)
@@ -192,10 +292,10 @@ def _kth_best(sizes, found, best):
 
 @kernel()
 def _widest(tree):
-    """Return the largest number of columns of a node."""
+    """Return the longest line of a node's tile."""
     most = 0
     for node in range(tree.children.shape[0]):
-        most = max(most, tree.column_starts[node + 1] - tree.column_starts[node])
+        most = max(most, tile_width(tree.column_starts[node + 1] - tree.column_starts[node]))
     return most
 
 
@@ -216,21 +316,21 @@ def _lay_tile(tree, node, rows, indptr, table, tile):
     """
     begin, end = tree.feature_starts[node], tree.feature_starts[node + 1]
     first = tree.column_starts[node]
-    n_columns = tree.column_starts[node + 1] - first
+    width = tile_width(tree.column_starts[node + 1] - first)
     n_entries = 0
     for at in range(rows.shape[0]):
         n_entries += indptr[rows[at] + 1] - indptr[rows[at]]
     n_weights = tree.weight_starts[end] - tree.weight_starts[begin]
-    if _GAIN * n_entries <= (end - begin) * n_columns + 8 * n_weights:
+    if _GAIN * n_entries <= (end - begin) * width + 8 * n_weights:
         return False
-    for at in range((end - begin + 1) * n_columns):
+    for at in range((end - begin + 1) * width):
         tile[at] = _ZERO
     for place in range(begin, end):
         line = place - begin + 1
         table[tree.features[place]] = line
         for weight in range(tree.weight_starts[place], tree.weight_starts[place + 1]):
             column = tree.columns[weight]
-            tile[line * n_columns + column] = np.float32(tree.weights[weight]) * tree.scale[first + column]
+            tile[line * width + column] = np.float32(tree.weights[weight]) * tree.scale[first + column]
     return True
 
 
@@ -246,25 +346,33 @@ def _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, val
     """Set the log probabilities of a node's columns, given the node, for one row; return how many columns it has."""
     first = tree.column_starts[node]
     n_columns = tree.column_starts[node + 1] - first
+    width = tile_width(n_columns)
+    line[:width] = _ZERO
     for column in range(n_columns):
         line[column] = tree.bias[first + column]
     if dense:
         n_hits = 0
         for entry in range(indptr[row], indptr[row + 1]):  # without a branch: which features a node has is no pattern
             place = table[indices[entry]]
-            hits[n_hits] = place * n_columns
+            hits[n_hits] = place * width
             values[n_hits] = data[entry]
             n_hits += place > 0
         if n_columns == 2:
             _add_pairs(tile, hits, values, n_hits, line)
         else:
-            _add_lines(tile, hits, values, n_hits, n_columns, line)
+            _add_lines(tile, hits, values, n_hits, width, line)
     else:
-        _add_sparse(tree, node, indptr, indices, data, row, line)
-    for column in range(n_columns):
+        _add_sparse(tree, node, indptr, indices, data, row, hits, values, line)
+    _to_log_probabilities(line[:n_columns])
+    return n_columns
+
+
+@kernel()
+def _to_log_probabilities(line):
+    """Turn scores into log probabilities given the node."""
+    for column in range(line.shape[0]):
         under = max(_ONE - line[column], _ZERO)
         line[column] = -under * under
-    return n_columns
 
 
 @kernel()
@@ -279,40 +387,53 @@ def _add_pairs(tile, hits, values, n_hits, line):
 
 
 @kernel()
-def _add_lines(tile, hits, values, n_hits, n_columns, line):
-    """Add value times weight over the hits of a row, four hits at a time, for any number of columns."""
-    at = 0
-    while at + 3 < n_hits:
-        h0, h1, h2, h3 = hits[at], hits[at + 1], hits[at + 2], hits[at + 3]
-        w0, w1 = tile[h0 : h0 + n_columns], tile[h1 : h1 + n_columns]
-        w2, w3 = tile[h2 : h2 + n_columns], tile[h3 : h3 + n_columns]
-        v0, v1, v2, v3 = values[at], values[at + 1], values[at + 2], values[at + 3]
-        for column in range(n_columns):
-            line[column] = (((line[column] + v0 * w0[column]) + v1 * w1[column]) + v2 * w2[column]) + v3 * w3[column]
-        at += 4
-    while at < n_hits:
-        w0 = tile[hits[at] : hits[at] + n_columns]
-        for column in range(n_columns):
-            line[column] += values[at] * w0[column]
-        at += 1
+def _add_lines(tile, hits, values, n_hits, width, line):
+    """Add value times weight over the hits of a row, for any number of blocks of columns."""
+    left = 0
+    while left + 2 * BLOCK <= width:
+        add_two_blocks(hits, values, 0, n_hits, tile[left:], line[left : left + 2 * BLOCK])
+        left += 2 * BLOCK
+    if left < width:
+        add_block(hits, values, 0, n_hits, tile[left:], line[left : left + BLOCK])
 
 
 @kernel()
-def _add_sparse(tree, node, indptr, indices, data, row, line):
-    """Add value times weight over the features that a row and a node share, found in the node's buckets."""
+def tile_width(n_columns):
+    """Return how long the lines of a tile are: two columns, or whole blocks of them."""
+    return 2 if n_columns == 2 else -(-n_columns // BLOCK) * BLOCK
+
+
+@kernel()
+def _add_sparse(tree, node, indptr, indices, data, row, hits, values, line):
+    """Add value times weight over the features that a row and a node share, found in the node's buckets.
+
+    What is looked up lies anywhere in a large tree: each of the three steps asks for what the next one reads.
+    """
     first = tree.column_starts[node]
     base, shift = tree.bucket_starts[node], tree.shifts[node]
-    for entry in range(indptr[row], indptr[row + 1]):
+    begin, end = indptr[row], indptr[row + 1]
+    for entry in range(begin, end):
+        place = tree.buckets[base + (np.int64(indices[entry]) >> shift)]
+        prefetch(tree.features, place)
+        prefetch(tree.weight_starts, place)
+        hits[entry - begin] = place
+    n_hits = 0
+    for entry in range(begin, end):
         feature = indices[entry]
-        bucket = base + (np.int64(feature) >> shift)
-        place, stop = tree.buckets[bucket], tree.buckets[bucket + 1]
+        place, stop = hits[entry - begin], tree.buckets[base + (np.int64(feature) >> shift) + 1]
         while place < stop and tree.features[place] < feature:
             place += 1
         if place < stop and tree.features[place] == feature:
-            value = data[entry]
-            for weight in range(tree.weight_starts[place], tree.weight_starts[place + 1]):
-                column = tree.columns[weight]
-                line[column] += value * (np.float32(tree.weights[weight]) * tree.scale[first + column])
+            prefetch(tree.columns, tree.weight_starts[place])
+            prefetch(tree.weights, tree.weight_starts[place])
+            hits[n_hits] = place
+            values[n_hits] = data[entry]
+            n_hits += 1
+    for at in range(n_hits):
+        place, value = hits[at], values[at]
+        for weight in range(tree.weight_starts[place], tree.weight_starts[place + 1]):
+            column = tree.columns[weight]
+            line[column] += value * (np.float32(tree.weights[weight]) * tree.scale[first + column])
 
 
 @kernel()

@@ -1,4 +1,4 @@
-"""Sums over the non-zeros of a row, for LANES labels at once, that stay in vector registers until the row is done.
+"""Sums over the non-zeros of a row, for many labels at once, that stay in vector registers until the row is done.
 
 Left to itself the compiler writes each sum back to memory after every four non-zeros, and waits for the weights. Here
 both are spelt out: as many sums as fit are kept in registers, and weights are asked for before they are needed.
@@ -19,6 +19,7 @@ from unmissed.kernels.prefetch import LINE, hint
 ir, types, cgutils = later("llvmlite.ir"), later("numba.core.types"), later("numba.core.cgutils")
 
 LANES = 64
+BLOCK = 32  # columns of a node's tile, or twice as many, that are summed together
 _AHEAD = 16  # weights are asked for so many non-zeros before they are used
 _REGISTER = 32  # bytes
 _SUMS = 8  # registers that hold sums; the others hold products
@@ -58,6 +59,12 @@ def plain_add_in_order(indices, values, begin, end, weights, score):
         score += kind(values[at]) * _line(weights, indices[at]).astype(kind)
 
 
+def plain_add_places(places, values, begin, end, weights, score):
+    """Add values times the weights from each of some places on to `score`, one after the other."""
+    for at in range(begin, end):
+        score += values[at] * weights[places[at] : places[at] + len(score)]
+
+
 def plain_move_weights(indices, values, begin, end, weights, step):
     """Add step x to the weights of one row's features."""
     for at in range(begin, end):
@@ -70,10 +77,15 @@ def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
 
 
 class _Row:
-    """The code that adds one row's products to the sums."""
+    """The code that adds one row's products to the sums.
 
-    def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        self.builder = builder
+    `lanes` numbers are summed; a feature's weights begin at its number times `stride`.
+    """
+
+    def __init__(
+        self, lanes: int, stride: int, context: Any, builder: Any, signature: Any, arguments: Any
+    ) -> None:
+        self.builder, self.lanes, self.stride = builder, lanes, stride
         data = [context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 1, 4, 5)]
         self.indices, self.values, self.weights, self.score = (array.data for array in data)
         self.n_indices = builder.extract_value(data[0].shape, 0)
@@ -85,8 +97,8 @@ class _Row:
 
     def add(self, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         """Go over the row as often as its sums need it, each time with all registers filled."""
-        for first in range(0, LANES, _SUMS * self.width):
-            self._add_lanes(range(first, min(LANES, first + _SUMS * self.width), self.width), combine)
+        for first in range(0, self.lanes, _SUMS * self.width):
+            self._add_lanes(range(first, min(self.lanes, first + _SUMS * self.width), self.width), combine)
 
     def _add_lanes(self, lanes: range, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         builder, sums = self.builder, {}
@@ -112,7 +124,7 @@ class _Row:
 
     def move(self) -> None:
         """Add the row, times the numbers in `score`, to the weights of its features."""
-        builder, lanes = self.builder, range(0, LANES, self.width)
+        builder, lanes = self.builder, range(0, self.lanes, self.width)
         steps = [self._vector(self.score, _whole(lane), self.number) for lane in lanes]
         with cgutils.for_range_slice(builder, self.begin, self.end, _whole(1), inc=True) as (at, _):
             factor, begin = self._factor(at), self._place_of_weights(at)
@@ -145,7 +157,7 @@ class _Row:
         index = self.builder.load(self.builder.gep(self.indices, [place]))
         if index.type.width < 64:
             index = (self.builder.sext if self.signed else self.builder.zext)(index, ir.IntType(64))
-        return self.builder.mul(index, _whole(LANES))
+        return self.builder.mul(index, _whole(self.stride))
 
     def _ask(self, place: _Value, lanes: range) -> None:
         """Ask for the weights of a non-zero ahead, or of the last one there is."""
@@ -160,22 +172,25 @@ def _whole(number: int) -> _Value:
     return ir.IntType(64)(number)
 
 
-def _compiled(write: Callable[[_Row], None]) -> Any:
-    """An intrinsic of a row (indices, values, begin, end), the flat weights, and LANES numbers."""
+def _compiled(write: Callable[[_Row], None], lanes: int = LANES, stride: int = LANES) -> Any:
+    """An intrinsic of a row (indices, values, begin, end), the flat weights, and as many numbers as there are lanes."""
 
-    def function(typingctx: Any, indices: Any, values: Any, begin: Any, end: Any, weights: Any, lanes: Any) -> Any:
+    def function(typingctx: Any, indices: Any, values: Any, begin: Any, end: Any, weights: Any, numbers: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            write(_Row(context, builder, signature, arguments))
+            write(_Row(lanes, stride, context, builder, signature, arguments))
             return context.get_dummy_value()
 
-        return types.void(indices, values, types.int64, types.int64, weights, lanes), generate
+        return types.void(indices, values, types.int64, types.int64, weights, numbers), generate
 
     return intrinsic(function)
 
 
 if interpreted():
     add_in_pairs, add_in_order, move_weights = plain_add_in_pairs, plain_add_in_order, plain_move_weights
+    add_block = add_two_blocks = plain_add_places
 else:
     add_in_pairs = _compiled(lambda row: row.add(_pairs))
     add_in_order = _compiled(lambda row: row.add(_order))
+    add_block = _compiled(lambda row: row.add(_order), BLOCK, 1)
+    add_two_blocks = _compiled(lambda row: row.add(_order), 2 * BLOCK, 1)
     move_weights = _compiled(_Row.move)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.kernels.beam import add_trees, descend, score_leaves
+from unmissed.kernels.beam import add_trees, descend, descend_top, score_leaves
 from unmissed.models.label_clusters import csr_arrays
 from unmissed.models.tree_file import Tree
 from unmissed.ranking import Ranking
@@ -25,6 +25,7 @@ def search(X: sp.csr_matrix, trees: Sequence[Tree], beam: int, k: int, n_labels:
     indptr, indices, data = csr_arrays(X)
     tree_labels = np.stack([tree.clusters.labels for tree in trees])
     widest = max(tree.widest for tree in trees)
+    tops = [tree.top for tree in trees]
 
     def some(first: int) -> None:
         last = min(first + _ROWS, n_samples)
@@ -34,8 +35,9 @@ def search(X: sp.csr_matrix, trees: Sequence[Tree], beam: int, k: int, n_labels:
         begins, sizes = scratch("begins of leaves", places, np.int32), scratch("sizes of leaves", places, np.int32)
         found = scratch("scores of leaves", (*places, widest))
         tile = scratch("tile of a node", (max(tree.tile for tree in trees),))
-        for at, tree in enumerate(trees):
+        for at, (tree, top) in enumerate(zip(trees, tops, strict=True)):
             nodes, reached = np.empty(places[1:], np.int32), np.empty(places[1:], np.float32)
+            descend_top(tree.search, top, *rows, nodes, reached)
             descend(tree.search, *rows, nodes, reached, table, tile)
             score_leaves(tree.search, *rows, nodes, reached, table, tile, begins[at], sizes[at], found[at])
         totals = np.full(n_labels, -1.0)

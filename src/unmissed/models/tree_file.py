@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.execution import Piece
-from unmissed.kernels.beam import TreeArrays, lay_buckets
+from unmissed.kernels.beam import TopArrays, TreeArrays, count_top, lay_buckets, lay_top, tile_width
 from unmissed.models.label_clusters import Clusters, read_only
 from unmissed.solvers.node import NodeWeights
 
@@ -29,6 +29,8 @@ _NODES = {
     "gap": (np.float64, 1),
     "sweeps": (np.int32, 1),
 }
+_TOP = 2048  # columns of the first levels that are scored at once
+_MANY = 4  # a feature with weights for more than one in so many columns has all of them, with zeros
 _PER_BUCKET = 4  # features of a node in a bucket, on average
 
 
@@ -74,17 +76,45 @@ class Tree:
     clusters: Clusters
     saved: Mapping[str, Array]
     search: TreeArrays
+    n_features: int
 
     @cached_property
     def widest(self) -> int:
-        """The most labels of a leaf."""
-        return int((self.clusters.ends - self.clusters.begins)[self.clusters.children < 0].max(initial=1))
+        """How long a line of scores of a leaf's labels may be."""
+        most = (self.clusters.ends - self.clusters.begins)[self.clusters.children < 0].max(initial=1)
+        return int(max(tile_width(many) for many in (2, most)))
 
     @cached_property
     def tile(self) -> int:
         """How many numbers the largest node has when it is laid out densely: a line of zeros and one per feature."""
         lines = self.saved["n_features"].astype(np.int64) + 1
-        return int((lines * self.clusters.n_columns).max())
+        return int((lines * np.array([tile_width(many) for many in self.clusters.n_columns])).max())
+
+    @cached_property
+    def top(self) -> TopArrays:
+        """The inner nodes of as many levels as have few columns together, laid out feature by feature."""
+        tree, clusters = self.search, self.clusters
+        inner = clusters.children >= 0
+        wide = np.where(inner, clusters.n_columns, 0)
+        places, n_columns, begin, end = np.full(0, -1, np.int64), 0, 0, 1
+        while inner[begin:end].any() and n_columns + int(wide[begin:end].sum()) <= _TOP:
+            mine = n_columns + np.cumsum(wide[begin:end]) - wide[begin:end]
+            places = np.append(places, np.where(inner[begin:end], mine, -1))
+            n_columns += int(wide[begin:end].sum())
+            begin, end = end, end + int(wide[begin:end].sum())
+        bias = np.empty(n_columns, np.float32)
+        for node in np.flatnonzero(places >= 0):
+            first = int(tree.column_starts[node])
+            bias[places[node] : places[node] + wide[node]] = tree.bias[first : first + wide[node]]
+        counts = np.zeros(self.n_features, np.int64)
+        count_top(tree, places, counts)
+        many = _MANY * counts > n_columns
+        lines = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
+        dense = np.zeros((int(many.sum()), n_columns), np.float32)
+        starts = _starts(np.where(many, 0, counts))
+        columns, weights = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+        lay_top(tree, places, lines, dense, starts[:-1].copy(), columns, weights)
+        return TopArrays(places, bias, lines, dense, starts, columns, weights)
 
     @classmethod
     def open(cls, piece: Piece, n_features: int, n_labels: int) -> Tree:
@@ -93,7 +123,7 @@ class Tree:
         clusters = Clusters(**{name: saved[name] for name in _CLUSTERS})
         _check_clusters(piece, clusters, n_labels)
         _check_nodes(piece, clusters, saved, n_features)
-        return cls(clusters, saved, _search_arrays(clusters, saved, n_features))
+        return cls(clusters, saved, _search_arrays(clusters, saved, n_features), n_features)
 
     def weights_of(self, node: int, column: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], float]:
         """Return features, weights and bias of one classifier."""
