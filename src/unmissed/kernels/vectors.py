@@ -82,9 +82,7 @@ class _Row:
     `lanes` numbers are summed; a feature's weights begin at its number times `stride`.
     """
 
-    def __init__(
-        self, lanes: int, stride: int, context: Any, builder: Any, signature: Any, arguments: Any
-    ) -> None:
+    def __init__(self, lanes: int, stride: int, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         self.builder, self.lanes, self.stride = builder, lanes, stride
         data = [context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 1, 4, 5)]
         self.indices, self.values, self.weights, self.score = (array.data for array in data)
