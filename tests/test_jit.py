@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -189,10 +191,28 @@ def test_the_decorator_leaves_numbas_own_settings_as_they_were(tmp_path, monkeyp
     assert before == numba.config.CACHE_DIR
 
 
+def test_threads_that_call_a_kernel_first_find_the_kernels_that_it_calls(monkeypatch):
+    slow = threading.Event()
+
+    def make_slowly(function):
+        slow.wait(0.2)
+        return function
+
+    monkeypatch.setitem(globals(), "_inner", _jit.Deferred(_double, make_slowly))
+    outer = _jit.Deferred(_calls_inner, lambda function: function)
+    with ThreadPoolExecutor(4) as threads:
+        kinds = list(threads.map(lambda _: outer(), range(4)))
+    assert kinds == ["function"] * 4
+
+
 @pytest.mark.kernel
 def test_kernels_divide_by_zero_as_numpy_does():
     with np.errstate(divide="ignore"):
         assert _jit.kernel()(_divide)(np.float64(1), np.float64(0)) == np.inf
+
+
+def _calls_inner():
+    return type(globals()["_inner"]).__name__
 
 
 def _double(x):

@@ -102,7 +102,8 @@ class Deferred:
     def __init__(self, function: Function, make: Callable[[Function], Function]) -> None:
         update_wrapper(self, function)
         self._function, self._make = function, make
-        self._made: Function | None = None
+        self._begun: Function | None = None
+        self._made: Function | None = None  # set last: other threads call it as soon as it is there
 
     def __call__(self, *arguments: Any) -> Any:
         return (self._made or self.made())(*arguments)
@@ -115,11 +116,11 @@ class Deferred:
     def made(self) -> Function:
         """Return the function itself."""
         with _MAKING:
-            if self._made is None:
-                made = self._made = self._make(self._function)  # first, for a module names its kernels too
+            if self._begun is None:
+                self._begun = self._make(self._function)  # before the others, for its module names it too
                 _replace_deferred(self._function.__globals__)
-                return made
-            return self._made
+                self._made = self._begun
+            return self._begun
 
 
 def _replace_deferred(names: dict[str, Any]) -> None:
