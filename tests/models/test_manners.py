@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import exceptions
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 
 from tests.runs.corpora import small_corpus
-from unmissed import DiSMEC, Popularity, PWDiSMEC, load_model, open_run, scorer
+from unmissed import LEML, DiSMEC, Popularity, PWDiSMEC, load_model, open_run, scorer
 from unmissed.data import TextFeatures
 from unmissed.errors import InputError
 from unmissed.metrics import evaluate
@@ -139,3 +141,53 @@ def test_a_pipeline_of_other_steps_is_refused_as_a_run(tmp_path):
 def test_cross_validation_works_on_a_model_alone():
     assert len(cross_val_score(DiSMEC(n_jobs=1), TRAIN.X, TRAIN.Y.toarray(), cv=2, scoring=scorer("P@1"))) == 2
     assert len(cross_val_score(DiSMEC(n_jobs=1), TRAIN.X, TRAIN.Y.toarray(), cv=2)) == 2, "its own score"
+
+
+def test_a_weight_is_how_often_a_row_counts():
+    weights = np.random.default_rng(0).integers(0, 4, TRAIN.n_samples)
+    kept = np.repeat(np.arange(TRAIN.n_samples), weights)
+    for model in (PWDiSMEC(n_jobs=1), Popularity()):
+        found = clone(model).fit(TRAIN.X, TRAIN.Y, sample_weight=weights)
+        expected = clone(model).fit(TRAIN.X[kept], TRAIN.Y[kept])
+        assert np.array_equal(found.rank(TEST.X, 3).scores, expected.rank(TEST.X, 3).scores)
+        assert np.array_equal(found.label_counts_, expected.label_counts_)
+    assert has_fit_parameter(DiSMEC(), "sample_weight")
+    with pytest.raises(InputError, match="cannot be given together"):
+        LEML().fit(TRAIN.X, TRAIN.Y, sample_weight=weights, observed=TRAIN.Y)
+
+
+@pytest.mark.parametrize(
+    ("weights", "what"),
+    [
+        ([1.0, 0.5], "is 0.5 for row 1; expected whole numbers"),
+        ([1, -1], "is -1 for row 1"),
+        ([1, np.nan], "is nan for row 1"),
+        ([1], "one number for each of 2 rows"),
+        ([2**31, 1], "adds up to 2147483649; expected 1 to"),
+        ([0, 0], "adds up to zero"),
+    ],
+)
+def test_weights_that_are_no_counts_are_refused(weights, what):
+    with pytest.raises(InputError, match=what):
+        Popularity().fit(np.eye(2), np.eye(2), sample_weight=weights)
+
+
+def test_weights_go_through_a_pipeline():
+    pipeline = Pipeline([("text", TextFeatures()), ("model", Popularity())])
+    Y = np.array([[1, 0], [0, 1], [0, 1]])
+    pipeline.fit(["a cod", "a net", "a net"], Y, model__sample_weight=[3, 1, 1])
+    assert pipeline[-1].label_counts_.tolist() == [3, 2]
+
+
+def test_a_model_that_is_not_fitted_says_so_in_scikit_learns_way_too():
+    with pytest.raises(exceptions.NotFittedError, match="not fitted yet"):
+        DiSMEC().rank(TEST.X)
+
+
+def test_an_evaluation_is_shown_in_one_line():
+    model = Popularity().fit(TRAIN.X, TRAIN.Y)
+    found = evaluate(model.rank(TEST.X, 3), TEST.Y, np.ones(TRAIN.n_labels), (1, 3))
+    assert repr(found) == (
+        f"Evaluation(50 rows, 40 labels: P@1 {found['P@1']:.4f}, P@3 {found['P@3']:.4f}, "
+        f"PSP@1 {found['PSP@1']:.4f}, PSP@3 {found['PSP@3']:.4f})"
+    )

@@ -115,6 +115,11 @@ class Evaluation:
     def __getitem__(self, name: str) -> float:
         return self.figures[name]
 
+    def __repr__(self) -> str:
+        shown = [name for name in self.figures if name.split("@")[0] in ("P", "PSP")]
+        told = ", ".join(f"{name} {self.figures[name]:.4f}" for name in shown)
+        return f"Evaluation({self.n_samples} rows, {self.n_labels} labels: {told})"
+
     @cached_property
     def figures(self) -> dict[str, float]:
         """Every metric by its name, `P@1`, `PSnDCG@5`, as a fraction; not a number where nothing could be found."""

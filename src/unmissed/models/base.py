@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -117,7 +119,7 @@ class Model(Estimator, ABC):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k best labels of each row of X, checked and scaled."""
 
-    def fit(self, X: Any, Y: Any = None, *, work: Work | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, *, sample_weight: Any = None, work: Work | None = None) -> Self:
         """Learn from rows and their labels.
 
         Parameters
@@ -125,10 +127,12 @@ class Model(Estimator, ABC):
         X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which stays
             on the disk
         Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels), or one list of names per row
+        sample_weight : how often each row counts, a whole number: a row of weight 3 is as three rows, also in label
+            counts and hence in propensities, one of weight 0 is left out
         work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
             and in threads by default
         """
-        return self._fit_as_brought(X, Y, work, lambda rows: rows)
+        return self._fit_as_brought(X, Y, work, lambda rows: rows.repeated(sample_weight))
 
     def _fit_as_brought(self, X: Any, Y: Any, work: Work | None, adjust: Callable[[Rows], Rows]) -> Self:
         """Learn from what a user brings; `adjust` lets a system add to the rows once they are checked."""
@@ -268,7 +272,10 @@ class Model(Estimator, ABC):
         """Check training rows of any shape; without Y, X is the path of a store."""
         if Y is None:
             if not isinstance(X, str | os.PathLike):
-                raise InputError("fit needs X and Y, or the path of a store that holds both")
+                raise InputError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
+                    "the path of a store that holds both"
+                )
             return Rows.stored(X, unit_rows=self._unit_rows)
         return Rows.check(X, Y, unit_rows=self._unit_rows, n_features=n_features)
 
@@ -323,7 +330,7 @@ class Model(Estimator, ABC):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "pieces_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+            raise _not_fitted()(f"this {type(self).__name__} is not fitted yet; call fit first")
 
     def _cannot(self, what: str) -> NoReturn:
         self._check_fitted()
@@ -373,6 +380,15 @@ class _Noted:
         for piece in self._used.values():
             kept.put(piece)
         return kept
+
+
+@cache
+def _not_fitted() -> type[NotFittedError]:
+    """Return the error for models that are not fitted: scikit-learn's too, where scikit-learn is imported."""
+    sklearn = sys.modules.get("sklearn.exceptions")
+    if sklearn is None:
+        return NotFittedError
+    return type("NotFittedError", (NotFittedError, sklearn.NotFittedError), {})
 
 
 def _runs() -> Any:

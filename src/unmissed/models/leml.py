@@ -137,17 +137,28 @@ class LEML(Model):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, Y: Any = None, *, work: Work | None = None, observed: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any = None,
+        *,
+        sample_weight: Any = None,
+        work: Work | None = None,
+        observed: Any = None,
+    ) -> Self:
         """Learn from rows and their labels, or from those of their labels that were observed.
 
         Parameters
         ----------
-        X, Y : as in `Model.fit`
+        X, Y, sample_weight : as in `Model.fit`; a weight goes with rows that were observed as a whole
         observed : sparse matrix or array of the shape of Y; an entry of Y counts where it is not 0; all by default
         work : as in `Model.fit`
         """
+        if sample_weight is not None and observed is not None:
+            raise InputError("sample_weight and observed cannot be given together; repeat the rows of both")
 
         def masked(rows: Rows) -> Rows:
+            rows = rows.repeated(sample_weight)
             return ObservedRows(rows.X, rows.Y, rows.unit_rows, _check_observed(observed, rows), store=rows.store)
 
         return self._fit_as_brought(X, Y, work, masked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -60,6 +60,27 @@ class Rows:
         if digest is not None and dataset.digest != digest:
             raise InputError(f"{path}: holds other data: digest {dataset.digest[:12]}, expected {digest[:12]}")
         return cls(dataset.X, dataset.Y, unit_rows, store=Stored.of(dataset))
+
+    def repeated(self, weights: Any) -> Rows:
+        """Return each row as often as its weight says; all of them once where there are no weights."""
+        if weights is None:
+            return self
+        times = np.asarray(weights)
+        if times.shape != (self.n_samples,) or times.dtype.kind not in "biuf":
+            raise InputError(
+                f"sample_weight has shape {times.shape}; expected one number for each of {self.n_samples} rows"
+            )
+        whole = np.where(np.isfinite(times), times, -1).astype(np.int64)
+        wrong = np.flatnonzero((whole != times) | (whole < 0))
+        if wrong.size:
+            raise InputError(
+                f"sample_weight is {times[wrong[0]]} for row {wrong[0]}; expected whole numbers, for rows count once, "
+                "twice and so on: multiply all weights, and divide C by as much"
+            )
+        if not 0 < int(whole.sum()) <= LARGEST:
+            raise InputError(f"sample_weight adds up to {whole.sum() or 'zero'}; expected 1 to {LARGEST} rows")
+        kept = np.repeat(np.arange(self.n_samples), whole)
+        return replace(self, X=self.X[kept], Y=self.Y[kept], store=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.store is not None and type(self) is Rows:
