@@ -22,7 +22,21 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
-PAGES = ["guide", "data", "propensity", "metrics", "losses", "derivations", "methods", "runs", "cluster", "solver"]
+PAGES = [
+    "guide",
+    "walk_tags",
+    "walk_sklearn",
+    "walk_scores",
+    "data",
+    "propensity",
+    "metrics",
+    "losses",
+    "derivations",
+    "methods",
+    "runs",
+    "cluster",
+    "solver",
+]
 PAGES += ["embeddings", "trust", "architecture"]
 
 default_role = "literal"  # in docstrings a name between single backticks is code

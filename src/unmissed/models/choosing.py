@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.metrics import Difference, Evaluation, compare, evaluate, merge
@@ -168,13 +167,13 @@ class HeldOut:
     def measure(self, model: Model) -> Evaluation:
         """Train an unfitted model on each split and evaluate it on what was held out."""
         known = model.get_params(deep=False)
-        model = clone(model).set_params(**{name: value for name, value in model.rough.items() if name in known})
+        model = model.unfitted().set_params(**{name: value for name, value in model.rough.items() if name in known})
         if "propensity" in known:
             model.set_params(propensity=FromTable(self.p))
         parts = []
         for fit, held in self.splits:
             part = Rows(self.rows.X[fit], self.Y[fit], self.rows.unit_rows)
-            ranking = clone(model).fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
+            ranking = model.unfitted().fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
             parts.append(evaluate(ranking, self.Y[held], 1 / self.p, self.cuts))
         return merge(parts)
 
@@ -246,7 +245,7 @@ class _Candidates:
         for known, found in self._found:
             if known == params:
                 return found
-        evaluation = self._held_out.measure(clone(self._model).set_params(**params))
+        evaluation = self._held_out.measure(self._model.unfitted().set_params(**params))
         self._found.append((params, evaluation))
         self._progress(len(self._found), max(self.n_planned, len(self._found)))
         return evaluation

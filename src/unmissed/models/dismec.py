@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
@@ -131,13 +130,13 @@ class PWDiSMEC(DiSMEC):
         self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
         # every share chooses for itself, with the same result, rather than wait for another
         alone = work if work.share.seconds == 0 else Work(work.pieces, work.executor)
-        for piece in alone.map([ChoiceTask()], Choosing(rows, clone(self))):
-            clone(self).set_params(weighting=_chosen(piece))._fit(rows, work)
+        for piece in alone.map([ChoiceTask()], Choosing(rows, self.unfitted())):
+            self.unfitted().set_params(weighting=_chosen(piece))._fit(rows, work)
 
     def _fit_labels(self, rows: Rows, work: Work) -> None:
         if isinstance(self.propensity, FromTable):
             raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
-        clone(self).set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
+        self.unfitted().set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
 
     def _open(self, pieces: Pieces) -> None:
         weighting, choice = self.weighting, None

@@ -1,0 +1,72 @@
+"""The walks of three new users: what their pages say is done, file by file, command by command, in its order."""
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.speaking import said
+from unmissed import open_run
+
+DOCS = Path(__file__).parents[1] / "docs"
+STEP = re.compile(r"(?:`(?P<file>[\w.]+\.csv)`:\n\n)?```(?P<kind>text|sh|python)\n(?P<block>.*?)```", re.DOTALL)
+
+
+def walk(page, capsys):
+    """Do what a page says; returns what each command printed, and the names of its code."""
+    printed, names = [], {}
+    for step in STEP.finditer((DOCS / page).read_text(encoding="utf-8")):
+        if step["kind"] == "python":
+            exec(compile(step["block"], page, "exec"), names)
+        elif step["kind"] == "sh":
+            for line in step["block"].splitlines():
+                command, *words = shlex.split(line)
+                assert command == "unmissed"
+                printed.append(said(capsys, *words))
+        elif step["file"]:
+            Path(step["file"]).write_text(step["block"], encoding="utf-8")
+        else:
+            names["shown"] = step["block"]
+    return printed, names
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_from_a_csv_to_tags_in_six_commands_or_fewer(capsys):
+    printed, names = walk("walk_tags.md", capsys)
+    assert len(printed) <= 6
+
+    def labels(table):
+        return [line.split("\t")[2] for line in table.splitlines()]
+
+    assert labels(printed[2]) == labels(names["shown"]) == ["label", "food", "recipes"]
+    shown = [float(line.split("\t")[3]) for line in names["shown"].splitlines()[1:]]
+    assert [float(line.split("\t")[3]) for line in printed[2].splitlines()[1:]] == pytest.approx(shown, abs=1e-3)
+    assert "recipe" in printed[3]
+    rows = list(csv.DictReader(Path("best.csv").read_text().splitlines()))
+    assert [(row["id"], row["label"]) for row in rows if row["rank"] == "1"] == [("a1", "fishing"), ("a2", "recipes")]
+    assert open_run("posts").suggest("A recipe for bread with cheese")[0][0] == "food"
+
+
+def test_a_grid_search_in_a_pipeline_that_becomes_a_run(capsys):
+    _, names = walk("walk_sklearn.md", capsys)
+    search = names["search"]
+    assert set(search.best_params_) == {"model__C", "model__weighting", "text__ngrams"}
+    assert 0.8 < search.best_score_ <= 1
+    assert open_run("topics").suggest("a judge and a court", k=2)[0][0] == "law"
+
+
+def test_another_systems_scores_beside_ours_with_a_paired_interval(capsys):
+    printed, names = walk("walk_scores.md", capsys)
+    assert "ours.npz" in printed[-1]
+    difference = names["difference"]["P@1"]
+    words = ["evaluate", "ours.npz", "--truth", "corpus/test", "--train", "ours", "--against", "other.npz", "--json"]
+    told = json.loads(said(capsys, *words))["differences"]["P@1"]
+    assert told["value"] == pytest.approx(difference.value)
+    assert told["low"] < told["value"] < told["high"]
