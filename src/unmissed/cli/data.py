@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from unmissed.data.documents import Reading
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
-    from unmissed.data.text import TextFeatures
 
 FORMS = ".jsonl, .csv, .tsv, .parquet, a folder of texts, .txt (XMC), a store, X.npz,Y.npz"
 
@@ -21,9 +20,26 @@ app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, v
 
 NoHeader = Annotated[bool, typer.Option("--no-header", help="XMC text without its first line of sizes.")]
 OneBased = Annotated[bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.")]
-Ngrams = Annotated[int, typer.Option(help="Text: the longest run of words that is a feature.", min=1)]
-MinDf = Annotated[int, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)]
+Ngrams = Annotated[
+    str | None,
+    typer.Option(metavar="N|M-N", help="Text: features are runs of 1 to N, or M to N, words; 1 if not given."),
+]
+MinDf = Annotated[int | None, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)]
 MaxFeatures = Annotated[int | None, typer.Option(help="Text: keep this many of the most frequent terms.", min=1)]
+Analyzer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="word|char|char_wb",
+        help="Text: what runs are of: words, characters, or characters inside words.",
+        autocompletion=lambda: ["word", "char", "char_wb"],
+    ),
+]
+StopWords = Annotated[
+    str | None,
+    typer.Option(
+        metavar="english|FILE", help="Text: words to leave out, scikit-learn's English ones or one per line of a file."
+    ),
+]
 TABLES = "Texts in tables"
 TextColumn = Annotated[
     str | None, typer.Option(help="The column, or field, with the text; text if not given.", rich_help_panel=TABLES)
@@ -54,9 +70,11 @@ def stats(
     separator: Separator = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
-    ngrams: Ngrams = 1,
-    min_df: MinDf = 1,
+    ngrams: Ngrams = None,
+    min_df: MinDf = None,
     max_features: MaxFeatures = None,
+    analyzer: Analyzer = None,
+    stop_words: StopWords = None,
     json: show.JsonOption = False,
 ) -> None:
     """Print sizes, points per label, labels per point and the power law of labels.
@@ -69,9 +87,10 @@ def stats(
 
     Example: unmissed data stats train.txt.gz --test test.txt.gz
     """
+    from unmissed.data import TextFeatures
     from unmissed.data.survey import survey
 
-    text = _text_options(ngrams, min_df, max_features, False)
+    text = TextFeatures(**text_options(ngrams, min_df, max_features, analyzer=analyzer, stop_words=stop_words))
     with show.progress_bar("reading") as progress:
         found = survey(
             data,
@@ -106,9 +125,11 @@ def convert(
     id_column: IdColumn = None,
     no_header: NoHeader = False,
     one_based: OneBased = False,
-    ngrams: Ngrams = 1,
-    min_df: MinDf = 1,
+    ngrams: Ngrams = None,
+    min_df: MinDf = None,
     max_features: MaxFeatures = None,
+    analyzer: Analyzer = None,
+    stop_words: StopWords = None,
     smooth_idf: SmoothIdf = False,
     jobs: Annotated[int, typer.Option(help="Text into a store: processes. No effect on the result.", min=1)] = 1,
     json: show.JsonOption = False,
@@ -127,7 +148,7 @@ def convert(
 
     Example: unmissed data convert posts.csv posts.jsonl --text-column body --labels-column tags
     """
-    from unmissed.data import load, open_store, save
+    from unmissed.data import TextFeatures, load, open_store, save
     from unmissed.data.documents import Reading
     from unmissed.data.large_text import convert_text
     from unmissed.data.sources import holds_text, target_form
@@ -140,7 +161,7 @@ def convert(
             raise InputError(f"{target}: JSON lines keep texts and labels as they are; leave out --like")
         _convert_to_lines(source, target, reading, json)
         return
-    text = _text_options(ngrams, min_df, max_features, smooth_idf)
+    text = TextFeatures(**text_options(ngrams, min_df, max_features, smooth_idf, analyzer, stop_words))
     with show.stoppable(lambda: f"{target} was not written"), show.progress_bar("reading") as progress:
         training = None if like is None else load(like)
         if form == "store" and holds_text(source):
@@ -281,10 +302,31 @@ def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) 
         show.say(f"{target}: {n_samples:,} rows with their texts, {n_labels:,} labels")
 
 
-def _text_options(ngrams: int, min_df: int, max_features: int | None, smooth: bool) -> "TextFeatures":
-    from unmissed.data import TextFeatures
+def text_options(
+    ngrams: str | None,
+    min_df: int | None,
+    max_features: int | None,
+    smooth_idf: bool = False,
+    analyzer: str | None = None,
+    stop_words: str | None = None,
+) -> dict[str, Any]:
+    """Return the options of text features that were given, as their constructor takes them."""
+    given: dict[str, Any] = {
+        "min_df": min_df,
+        "max_features": max_features,
+        "smooth": smooth_idf or None,
+        "analyzer": analyzer,
+    }
+    if ngrams is not None:
+        shortest, dash, longest = ngrams.partition("-")
+        if not shortest.isdecimal() or (dash and not longest.isdecimal()) or len(ngrams) > 9:
+            raise InputError(f"--ngrams is N or M-N, such as 2 or 3-5; got {ngrams!r}")
+        given["ngrams"] = (int(shortest), int(longest)) if dash else (1, int(shortest))
+    if stop_words is not None:
+        from unmissed.files import read_text
 
-    return TextFeatures(ngrams=(1, ngrams), min_df=min_df, max_features=max_features, smooth=smooth)
+        given["stop_words"] = stop_words if stop_words == "english" else read_text(stop_words).split()
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _short(path: str) -> str:

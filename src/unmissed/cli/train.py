@@ -10,14 +10,19 @@ import typer
 from unmissed.cli import show
 from unmissed.cli.data import (
     FORMS,
+    Analyzer,
     LabelsColumn,
     MaxFeatures,
+    MinDf,
+    Ngrams,
     NoHeader,
     OneBased,
     Separator,
     SmoothIdf,
+    StopWords,
     TextColumn,
     columns_of,
+    text_options,
 )
 from unmissed.cli.methods import Methods, flag_of
 from unmissed.errors import InputError
@@ -49,10 +54,12 @@ def train_method(
     ctx: typer.Context,
     data: Data,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun.")],
-    ngrams: Annotated[int | None, typer.Option(help="Text: the longest run of words that is a feature.", min=1)] = None,
-    min_df: Annotated[int | None, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)] = None,
+    ngrams: Ngrams = None,
+    min_df: MinDf = None,
     max_features: MaxFeatures = None,
     smooth_idf: SmoothIdf = False,
+    analyzer: Analyzer = None,
+    stop_words: StopWords = None,
     text_column: TextColumn = None,
     labels_column: LabelsColumn = None,
     separator: Separator = None,
@@ -101,7 +108,7 @@ def train_method(
 
     model = make_model(method, params)
     part = _share(share, time, finish)
-    text = {"ngrams": ngrams, "min_df": min_df, "max_features": max_features, "smooth": smooth_idf or None}
+    text = text_options(ngrams, min_df, max_features, smooth_idf, analyzer, stop_words)
     columns = columns_of(text_column, labels_column, separator)
     dataset = load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
     if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
@@ -261,14 +268,11 @@ def load_training_set(data: str, text: dict[str, Any], **reading: Any) -> Any:
     from unmissed.data import TextFeatures, load
     from unmissed.data.forms import holds_text
 
-    options = {name: value for name, value in text.items() if value is not None}
-    if options and not holds_text(data):
-        names = ", ".join("--" + name.replace("_", "-") for name in options)
+    if text and not holds_text(data):
+        names = ", ".join("--" + name.replace("_", "-") for name in text)
         raise InputError(f"{data}: holds features already; {names} is for text")
-    if "ngrams" in options:
-        options["ngrams"] = (1, options["ngrams"])
     with show.progress_bar("reading") as progress:
-        return load(data, text=TextFeatures(**options), progress=progress, **reading)
+        return load(data, text=TextFeatures(**text), progress=progress, **reading)
 
 
 def tell(run: "Run", json: bool) -> None:

@@ -6,14 +6,19 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.data import (
+    Analyzer,
     LabelsColumn,
     MaxFeatures,
+    MinDf,
+    Ngrams,
     NoHeader,
     OneBased,
     Separator,
     SmoothIdf,
+    StopWords,
     TextColumn,
     columns_of,
+    text_options,
 )
 from unmissed.cli.methods import flag_of
 from unmissed.cli.train import Data, Jobs, load_training_set, tell_choice
@@ -33,10 +38,12 @@ def tune(
     labels: Annotated[int, typer.Option(help="Compare on at most so many labels.", min=2)] = 2_000,
     seed: Annotated[int, typer.Option(help="The seed of the split and the samples.", min=0)] = 0,
     jobs: Jobs = None,
-    ngrams: Annotated[int | None, typer.Option(help="Text: the longest run of words that is a feature.", min=1)] = None,
-    min_df: Annotated[int | None, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)] = None,
+    ngrams: Ngrams = None,
+    min_df: MinDf = None,
     max_features: MaxFeatures = None,
     smooth_idf: SmoothIdf = False,
+    analyzer: Analyzer = None,
+    stop_words: StopWords = None,
     text_column: TextColumn = None,
     labels_column: LabelsColumn = None,
     separator: Separator = None,
@@ -65,7 +72,7 @@ def tune(
     if jobs is not None:
         params["n_jobs"] = jobs
     columns = columns_of(text_column, labels_column, separator)
-    text = {"ngrams": ngrams, "min_df": min_df, "max_features": max_features, "smooth": smooth_idf or None}
+    text = text_options(ngrams, min_df, max_features, smooth_idf, analyzer, stop_words)
     dataset = load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
     sampling = Sampling(most_fit=rows, most_labels=labels, seed=seed)
     with show.progress_bar("trying candidates") as progress:

@@ -20,6 +20,7 @@ from unmissed.data.npz import read_pair, split_pair, write_npz
 from unmissed.data.store import open_labels, open_store, write_store
 from unmissed.data.streams import bare_suffix
 from unmissed.data.text import TextFeatures
+from unmissed.data.vectorizers import is_vectorizer
 from unmissed.data.xmc_text import read_xmc, write_xmc
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
@@ -50,7 +51,8 @@ def load(
     path : the file or folder, or a data frame; for a pair of scipy's files `X.npz,Y.npz`
     like : the training set. Text goes through its text features, labels are matched to its label names (unknown ones
         are left out and counted in `n_unknown_labels`), and sizes must agree.
-    text : how texts become features; fitted on this file, unless it is fitted already. Or the column of the texts
+    text : how texts become features; fitted on this file, unless it is fitted already; scikit-learn's TfidfVectorizer
+        is taken, too. Or the column of the texts
     labels : the column of the labels, short for `columns=Columns(labels=...)`
     columns : where a table, or JSON lines, keep texts, labels and ids, and what stands between labels
     header, one_based : for XMC text: whether the first line holds the sizes, whether indices begin with 1. A table
@@ -58,6 +60,8 @@ def load(
     """
     form = form_of(path)
     columns = _columns(columns, text, labels)
+    if is_vectorizer(text):
+        text = TextFeatures.from_vectorizer(text)
     if holds_text(path):
         features = None if isinstance(text, str) else text
         dataset = _load_texts(path, like, features, Reading(columns, header), progress)

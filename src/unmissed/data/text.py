@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,22 @@ from scipy import sparse
 
 from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.names import pack_names, unpack_names
+from unmissed.data.terms import (
+    ANALYZERS,
+    MOST_CHARACTERS,
+    character_terms,
+    check_stop_words,
+    inner_terms,
+    listed_stop_words,
+    word_terms,
+)
 from unmissed.errors import InputError, NotFittedError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 KIND = "text features"
 VERSION = 1
-_WORD = re.compile(r"(?u)\b\w\w+\b")
+_FIRST = ("ngrams", "min_df", "max_features", "smooth")  # options that are always written down
 
 
 @dataclass(eq=False)
@@ -28,20 +37,28 @@ class TextFeatures:
     """TF-IDF: a term that occurs c times in a document weighs (1 + ln c) idf, and each row has length 1.
 
     The inverse document frequency is ln(N / df), where df of the N training documents have the term; with `smooth`
-    it is scikit-learn's ln((1 + N) / (1 + df)) + 1. Terms are runs of two or more letters or digits, in lower case.
+    it is scikit-learn's ln((1 + N) / (1 + df)) + 1. Words are runs of two or more letters or digits.
 
     Parameters
     ----------
-    ngrams : the shortest and the longest run of words that is a term
+    ngrams : the shortest and the longest run of words, or of characters, that is a term
     min_df : leave out terms that fewer training documents have
     max_features : keep this many terms, those with most occurrences, or None for all
     smooth : scikit-learn's smoothed idf
+    analyzer : `word`, `char` for runs of characters, or `char_wb` for those inside words
+    stop_words : words that are left out before terms are made: a list, `english` for scikit-learn's, or None
+    sublinear : 1 + ln c, as above, or c itself
+    lowercase : whether capitals are small letters
     """
 
     ngrams: tuple[int, int] = (1, 1)
     min_df: int = 1
     max_features: int | None = None
     smooth: bool = False
+    analyzer: str = "word"
+    stop_words: str | Sequence[str] | None = None
+    sublinear: bool = True
+    lowercase: bool = True
     terms_: list[str] | None = field(default=None, init=False, repr=False)
     idf_: npt.NDArray[np.float32] | None = field(default=None, init=False, repr=False)
     _known: tuple[list[str] | None, dict[str, int]] | None = field(default=None, init=False, repr=False)
@@ -57,16 +74,21 @@ class TextFeatures:
             raise InputError(f"min_df is {self.min_df}; expected a number of documents of at least 1")
         if self.max_features is not None and self.max_features < 1:
             raise InputError(f"max_features is {self.max_features}; expected at least 1")
+        if self.analyzer not in ANALYZERS:
+            raise InputError(f"analyzer is {self.analyzer!r}; expected {', '.join(ANALYZERS)}")
+        if self.analyzer != "word" and longest > MOST_CHARACTERS:
+            raise InputError(f"ngrams is {self.ngrams}; expected runs of at most {MOST_CHARACTERS} characters")
+        check_stop_words(self.stop_words, self.analyzer)
+        vars(self).pop("_stop_words", None)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the constructor was told, ready for JSON."""
-        return {
-            "ngrams": list(self.ngrams),
-            "min_df": self.min_df,
-            "max_features": self.max_features,
-            "smooth": self.smooth,
-        }
+        """What the constructor was told, ready for JSON; of the later options those that are not the default."""
+        every = {**self.get_params(), "ngrams": list(self.ngrams)}
+        if self.stop_words is not None:
+            every["stop_words"] = listed_stop_words(self.stop_words)
+        default = {one.name: one.default for one in fields(self)}
+        return {name: value for name, value in every.items() if name in _FIRST or value != default[name]}
 
     @property
     def is_fitted(self) -> bool:
@@ -75,7 +97,7 @@ class TextFeatures:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the options by name, as scikit-learn's pipelines ask for them."""
-        return {"ngrams": self.ngrams, "min_df": self.min_df, "max_features": self.max_features, "smooth": self.smooth}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     def set_params(self, **params: Any) -> TextFeatures:
         """Set options by name; what was learned stays until the next fit."""
@@ -112,7 +134,7 @@ class TextFeatures:
             raise InputError(f"no terms to learn from {len(texts)} texts with min_df={self.min_df}: {error}") from error
         self.terms_ = [str(term) for term in counter.get_feature_names_out()]
         self.idf_ = inverse_document_frequency(counts, smooth=self.smooth)
-        return weigh_terms(counts, self.idf_)
+        return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
 
     def learn(self, frequency: Mapping[str, int], occurrences: Mapping[str, int], n_documents: int) -> TextFeatures:
         """Learn from counts: how many of the documents have each term, and, for `max_features`, how often it occurs.
@@ -135,12 +157,12 @@ class TextFeatures:
         """Return the features of documents; terms that training did not know are left out."""
         if self.terms_ is None or self.idf_ is None:
             raise NotFittedError("these text features have not been fitted; call fit with the training texts first")
-        return weigh_terms(self._count(texts, progress), self.idf_)
+        return weigh_terms(self._count(texts, progress), self.idf_, sublinear=self.sublinear)
 
     def count_terms(self, texts: Sequence[str], progress: Progress = silent) -> int:
         """Return how many features `fit` would make of these texts, without weighing them."""
         if self.min_df > 1 or self.max_features is not None:
-            return len(TextFeatures(**self.options).fit(texts, progress=progress).terms_ or ())
+            return len(replace(self).fit(texts, progress=progress).terms_ or ())
         terms: set[str] = set()
         for text in _told(texts, progress):
             terms.update(self.terms_in(text))
@@ -178,24 +200,34 @@ class TextFeatures:
         made.idf_ = np.array(idf)
         return made
 
+    @classmethod
+    def from_vectorizer(cls, vectorizer: Any) -> TextFeatures:
+        """Return the text features that scikit-learn's `TfidfVectorizer` describes, fitted if it is.
+
+        What cannot be described without pickle, such as a tokenizer of its own, is refused with the reason.
+        """
+        from unmissed.data.vectorizers import from_vectorizer
+
+        return from_vectorizer(vectorizer)
+
     def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
         return CountVectorizer(
-            ngram_range=self.ngrams, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
+            analyzer=self.terms_in, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
         )
 
     def terms_in(self, text: str) -> list[str]:
-        """Return the terms of a text, as scikit-learn's CountVectorizer finds them; it is not imported for that."""
-        words = _WORD.findall(text.lower())
-        shortest, longest = self.ngrams
-        if longest == 1:
-            return words
-        return [
-            " ".join(words[begin : begin + n])
-            for n in range(shortest, min(longest, len(words)) + 1)
-            for begin in range(len(words) - n + 1)
-        ]
+        """Return the terms of a text, as scikit-learn's CountVectorizer finds them."""
+        if self.lowercase:
+            text = text.lower()
+        if self.analyzer == "word":
+            return word_terms(text, *self.ngrams, self._stop_words)
+        return (character_terms if self.analyzer == "char" else inner_terms)(text, *self.ngrams)
+
+    @cached_property
+    def _stop_words(self) -> frozenset[str]:
+        return frozenset(listed_stop_words(self.stop_words))
 
     def _count(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
         """Count the known terms of each text."""
@@ -221,7 +253,8 @@ class TextFeatures:
 
 def _check_options(options: Any, where: str) -> None:
     """Refuse options of stored text features that are not of the types that `options` gives."""
-    kinds = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool}
+    kinds = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
+    kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool}
     sound = isinstance(options, dict) and options.keys() <= kinds.keys()
     sound = sound and all(isinstance(value, kinds[name]) for name, value in options.items())
     ngrams = options.get("ngrams", [1, 1]) if sound else []
@@ -240,11 +273,13 @@ def _idf(df: npt.NDArray[np.float64], n_documents: int, smooth: bool) -> npt.NDA
     return np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0).astype(np.float32)
 
 
-def weigh_terms(counts: sparse.csr_matrix, idf: npt.NDArray[np.float32]) -> sparse.csr_matrix:
-    """Return (1 + ln count) idf with rows scaled to length 1, in canonical form."""
+def weigh_terms(
+    counts: sparse.csr_matrix, idf: npt.NDArray[np.float32], *, sublinear: bool = True
+) -> sparse.csr_matrix:
+    """Return (1 + ln count) idf, or count idf, with rows scaled to length 1, in canonical form."""
     counts = sparse.csr_matrix(counts, dtype=np.float32)
     counts.sum_duplicates()
-    counts.data = (1 + np.log(counts.data)) * idf[counts.indices]
+    counts.data = (1 + np.log(counts.data) if sublinear else counts.data) * idf[counts.indices]
     counts.eliminate_zeros()
     lengths = np.sqrt(
         np.bincount(_row_of(counts), weights=counts.data.astype(np.float64) ** 2, minlength=counts.shape[0])

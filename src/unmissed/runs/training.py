@@ -14,6 +14,7 @@ import numpy.typing as npt
 from unmissed.archive import write_archive
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import pack_names
+from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Executor, OnDisk, Share, Unfinished, Work
 from unmissed.models.base import Model
@@ -149,7 +150,8 @@ def save(
 ) -> Run:
     """Write a model that was fitted in memory as a new run; opened again, it ranks bit for bit the same.
 
-    `model` may also be a scikit-learn pipeline of `TextFeatures` and a model: the run then takes text.
+    `model` may also be a scikit-learn pipeline of `TextFeatures`, or a `TfidfVectorizer`, and a model: the run
+    then takes text.
     """
     if hasattr(model, "steps"):
         text, model = _steps_of(model)
@@ -189,6 +191,8 @@ def _changing(folder: RunFolder, share: Share) -> AbstractContextManager[None]:
 def _steps_of(pipeline: Any) -> tuple[TextFeatures, Model]:
     """Return the two steps of a pipeline that a run can hold, or say why it cannot."""
     steps = [step for _, step in pipeline.steps]
+    if len(steps) == 2 and is_vectorizer(steps[0]):
+        steps[0] = TextFeatures.from_vectorizer(steps[0])
     if len(steps) == 2 and isinstance(steps[0], TextFeatures) and isinstance(steps[1], Model):
         return steps[0], steps[1]
     kinds = ", ".join(type(step).__name__ for step in steps)
