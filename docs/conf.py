@@ -1,5 +1,6 @@
-"""Sphinx settings: MyST Markdown, numpydoc, one page a public name. `sphinx-build -W -b html docs docs/_build/html`."""
+"""Sphinx settings: MyST Markdown, numpydoc, a page per public name. `sphinx-build -W -b html docs docs/_build/html`."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -15,29 +16,32 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
-PAGES = [
-    "guide",
-    "walk_tags",
-    "walk_sklearn",
-    "walk_scores",
-    "data",
-    "propensity",
-    "metrics",
-    "losses",
-    "derivations",
-    "methods",
-    "runs",
-    "cluster",
-    "solver",
-]
-PAGES += ["embeddings", "trust", "architecture"]
+HUBS = {
+    "use": [
+        "guide",
+        "walk_tags",
+        "walk_sklearn",
+        "walk_scores",
+        "data",
+        "propensity",
+        "metrics",
+        "compare",
+        "methods",
+        "commands",
+        "runs",
+        "cluster",
+    ],
+    "understand": ["losses", "derivations", "solver", "sparse_linear", "trees", "embeddings"],
+}
+"""The pages below each hub, in their order; pages that are not named here go below the last hub."""
+LAZY = ["unmissed.models"]
+FRONT = ["use", "understand", "results", "api/index"]
 
 default_role = "literal"  # in docstrings a name between single backticks is code
 autodoc_typehints = "none"  # the signature has them already
@@ -50,7 +54,11 @@ numpydoc_class_members_toctree = False
 html_theme = "pydata_sphinx_theme"
 html_title = "unmissed"
 html_show_sourcelink = False
-html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
+html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"], "navbar_align": "left"}
+html_sidebars = {"index": [], "results": []}  # nothing is below them
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 _CODE = re.compile(r"(``.*?``|`[^`]*`)")
 _MARKUP = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
@@ -66,12 +74,26 @@ def escape_prose(app, what, name, obj, options, lines):
         lines[place] = "".join(parts)
 
 
+def import_lazy_names():
+    """Import the names that rooms import only when they are asked for: autosummary looks at what is there."""
+    from importlib import import_module
+
+    for room in LAZY:
+        module = import_module(room)
+        for name in module.__all__:
+            setattr(module, name, getattr(module, name))
+        vars(module).pop("__dir__", None)  # it leaves out __all__, which autosummary looks for
+
+
 def list_pages(app, docname, source):
-    """Put the pages that exist into the front page's toctree: those of PAGES in their order, then the others."""
+    """Put the hubs into the front page's toctree, and the pages that exist into those of the hubs."""
     if docname == "index":
-        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index"}
-        order = [*(page for page in PAGES if page in found), *sorted(found - set(PAGES)), "api/index"]
-        source[0] = source[0].replace("@PAGES@", "\n".join(order))
+        source[0] = source[0].replace("@PAGES@", "\n".join(FRONT))
+    if docname in HUBS:
+        named = {page for pages in HUBS.values() for page in pages}
+        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS}
+        others = sorted(found - named) if docname == list(HUBS)[-1] else []
+        source[0] = source[0].replace("@PAGES@", "\n".join([*(one for one in HUBS[docname] if one in found), *others]))
 
 
 def list_methods(app, docname, source):
@@ -95,15 +117,133 @@ def list_methods(app, docname, source):
     source[0] = source[0].replace("@METHODS@", "\n".join(parts))
 
 
+def list_commands(app, docname, source):
+    """Put every command with its words and options into the page on commands, taken from the commands."""
+    if docname == "commands":
+        import typer
+
+        from unmissed.cli.app import app as root
+
+        source[0] = source[0].replace("@COMMANDS@", "\n".join(_commands(typer.main.get_command(root), ("unmissed",))))
+
+
+def _commands(command, words):
+    """Give the lines of a command, or of all commands of a group; the methods of train have a page of their own."""
+    if words == ("unmissed", "train"):
+        return [*_one_command(command.resolve_command(None, ["pw-dismec"])[1], ("unmissed", "train", "METHOD")), ""]
+    if not hasattr(command, "list_commands"):
+        return _one_command(command, words)
+    below = [command.get_command(None, name) for name in command.list_commands(None)]
+    named = zip(command.list_commands(None), below, strict=True)
+    return [line for name, one in named for line in _commands(one, (*words, name))]
+
+
+def _one_command(command, words):
+    title = " ".join(words)
+    told, examples = [], []
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        text = " ".join(paragraph.split())
+        (examples if text.startswith("Example:") else told).append(text)
+    if words[-1] == "METHOD":
+        told, examples = ["Train a method; [methods](methods.md) lists each one's own parameters."], examples
+    lines = [f"## {title}", "", *(_prose(text) + "\n" for text in told), "```sh"]
+    shown = [text.removeprefix("Example:").strip() for text in examples] or [title]
+    lines += [text.replace(" train pw-dismec", " train METHOD") if words[-1] == "METHOD" else text for text in shown]
+    lines += ["```", "", "| word or option | default | what it is |", "|---|---|---|"]
+    for one in command.params:
+        if one.name in ("help", "install_completion", "show_completion"):
+            continue
+        if words[-1] == "METHOD" and getattr(one, "rich_help_panel", "") == "Parameters of the method":
+            continue
+        is_option = one.param_type_name == "option"
+        name = ", ".join([*one.opts, *one.secondary_opts]) if is_option else (one.metavar or one.name.upper())
+        default = one.default if is_option and isinstance(one.default, str | int | float) else None
+        shown = "" if default in (None, False, "") else f"`{default}`"
+        lines.append(f"| `{name}` | {shown} | {_prose(getattr(one, 'help', '') or '')} |")
+    return [*lines, ""]
+
+
+def _prose(text):
+    """Return help as Markdown that shows it as it is."""
+    return re.sub(r"([*|<>\[\]])", r"\\\1", text.replace("\\[", "["))
+
+
+def place_types(app, what, name, obj, options, lines):
+    """Give numpydoc each parameter's type and description where it looks for them.
+
+    Most of our docstrings say `name : what it is`, gone on with by indented lines, and leave the type to the signature.
+    """
+    if "Parameters" not in lines:
+        return
+    begin = lines.index("Parameters") + 2
+    try:
+        known = {one.name: one.annotation for one in inspect.signature(obj).parameters.values()}
+    except (TypeError, ValueError):
+        known = {}
+    end = next(
+        (n for n in range(begin, len(lines)) if lines[n] and not re.match(r"\s|\w+(, \w+)*( :|$)", lines[n])),
+        len(lines),
+    )
+    found, place = [], begin
+    while place < end:
+        entry = re.fullmatch(r"(\w+(?:, \w+)*) : (.+)", lines[place])
+        body = list(_indented(lines, place + 1, end))
+        if entry is None or (body and body[0].strip()[:1].isupper()):  # a type stands there already
+            found.append(lines[place])
+            place += 1
+            continue
+        names = entry[1].split(", ")
+        types = {_type_of(known.get(one)) for one in names} - {""}
+        found.append(f"{entry[1]} : {types.pop()}" if len(types) == 1 else entry[1])
+        told = " ".join([entry[2], *(line.strip() for line in body)])
+        found.append(f"    {told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}")
+        place += 1 + len(body)
+    lines[begin:end] = found
+
+
+def _indented(lines, begin, end):
+    for line in lines[begin:end]:
+        if not line.startswith(" "):
+            return
+        yield line
+
+
+def _type_of(annotation):
+    return annotation if isinstance(annotation, str) else ""
+
+
+def draw_inline(self, node):
+    """Write a formula as MathML, which browsers know by themselves."""
+    from docutils import nodes
+    from latex2mathml.converter import convert
+
+    self.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def draw_block(self, node):
+    """Write a formula of its own line as MathML."""
+    from docutils import nodes
+    from latex2mathml.converter import convert
+
+    self.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
 def skip_borrowed(app, what, name, obj, skip, options):
     """Leave out the metadata methods that scikit-learn adds to every estimator."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
 def setup(app):
+    import_lazy_names()
     app.connect("source-read", list_pages)
     app.connect("source-read", list_methods)
-    app.connect("env-get-outdated", lambda *_: ["index", "methods"])  # a new page or method changes the lists
+    app.connect("source-read", list_commands)
+    # a new page, method or command changes the lists
+    app.connect("env-get-outdated", lambda *_: ["index", "methods", "commands", *HUBS])
+    app.add_html_math_renderer("mathml", (draw_inline, None), (draw_block, None))
     app.connect("autodoc-skip-member", skip_borrowed)
+    app.connect("autodoc-process-docstring", place_types, priority=300)
     # before numpydoc (500) turns sections into reStructuredText
     app.connect("autodoc-process-docstring", escape_prose, priority=400)

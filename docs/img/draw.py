@@ -1,4 +1,4 @@
-"""Draw the README's picture anew, the demo's gain by decile: `python docs/img/draw.py`, as long as `unmissed demo`."""
+"""Redraw the README's picture, the demo's gain by decile: `python docs/img/draw.py`, as long as `unmissed demo`."""
 
 import tempfile
 from pathlib import Path

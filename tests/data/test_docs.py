@@ -22,7 +22,7 @@ def test_the_code_of_the_guide_runs_and_says_what_it_says(tmp_path, monkeypatch)
 def test_the_guides_example_of_xmc_text_is_read(tmp_path):
     from unmissed.data import load
 
-    example = re.search(r"```\n(3 5 4\n.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    example = re.search(r"```text\n(3 5 4\n.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert example is not None
     (tmp_path / "example.txt").write_text(example.group(1))
     dataset = load(tmp_path / "example.txt")

@@ -69,7 +69,7 @@ def evaluate(
     rerank: Annotated[bool, typer.Option("--rerank", help="PSP on the PW-DiSMEC authors' re-ranked list.")] = False,
     empty_rows: Annotated[Policy, typer.Option(help="Rows without a true label.")] = Policy.KEEP,
     unseen_labels: Annotated[Policy, typer.Option(help="True labels without a training positive.")] = Policy.KEEP,
-    pairs: Annotated[Path | None, typer.Option("--filter", help="Row and label a line that do not count.")] = None,
+    pairs: Annotated[Path | None, typer.Option("--filter", help="Row and label per line that do not count.")] = None,
     filtered: Annotated[Sides, typer.Option(help="Where --filter takes them out.")] = Sides.RANKING,
     macro: Annotated[Averaged, typer.Option(help="Labels that macro averages go over.")] = Averaged.TRUE,
     labels_column: LabelsColumn = None,

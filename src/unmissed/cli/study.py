@@ -1,4 +1,4 @@
-"""`unmissed study`: the paper's own figures, computed anew."""
+"""`unmissed study`: the paper's tables and figures, regenerated, and what missing labels do to your data."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +8,9 @@ import typer
 from unmissed.cli import show
 from unmissed.errors import InputError
 
-app = typer.Typer(no_args_is_help=True, help="Compute the paper's own figures anew.")
+app = typer.Typer(
+    no_args_is_help=True, help="Regenerate the paper's tables and figures; see what missing labels do to your own data."
+)
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder to write into.", file_okay=False)]
 

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, with a text and labels; other fields are left alone."""
+"""JSON lines: one object per line, with a text and labels; other fields are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text format of the XMC repository: a header `rows features labels`, then one row a line: `3,17 0:0.5 12:1`."""
+"""The text format of the XMC repository: a header `rows features labels`, then one row per line: `3,17 0:0.5 12:1`."""
 
 from __future__ import annotations
 

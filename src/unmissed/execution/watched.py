@@ -119,7 +119,7 @@ def _answer(theirs: Connection, call: Callable[[Say], Any]) -> None:
 def peak_bytes(process: int | None = None) -> int:
     """Return the most memory that a process, or this one, has had resident; 0 where the system does not say.
 
-    The system's own count for this process goes on where its parent's stood when it was begun; /proc begins anew.
+    The system's own count for this process goes on where its parent's stood when it was begun; /proc starts afresh.
     """
     try:
         lines = Path(f"/proc/{'self' if process is None else process}/status").read_text().splitlines()

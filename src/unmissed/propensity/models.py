@@ -88,7 +88,7 @@ class FromTable:
     Parameters
     ----------
     values : array of p, or the path of a file that holds it
-        A `.npy` file, or a text file with one number a line.
+        A `.npy` file, or a text file with one number per line.
 
     Attributes
     ----------

@@ -41,10 +41,6 @@ class Grid:
     rows: list[list[Cell]]
     notes: list[str] = field(default_factory=list)
 
-    def texts(self) -> list[list[str]]:
-        """Return the rows as plain text, the best with a star."""
-        return [[f"{one.text}{'*' if one.best else NEAR if one.near else ''}" for one in row] for row in self.rows]
-
 
 def number(value: float | None, form: str = "{:.2f}", **marks: Any) -> Cell:
     """Return the cell of a number, or of a dash where there is none."""

@@ -249,7 +249,7 @@ def _lost_marks(result: Mapping[str, Any], truth: PathLike, n_left_out: int) -> 
 
 
 def read_pairs(path: PathLike) -> npt.NDArray[np.int64]:
-    """Read filtered pairs: a row and a label a line, both counted from 0."""
+    """Read filtered pairs: a row and a label per line, both counted from 0."""
     pairs = []
     for number, line in enumerate(read_text(path, "a text file of row and label pairs").splitlines(), start=1):
         words = line.split()

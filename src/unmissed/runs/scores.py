@@ -98,7 +98,7 @@ def _ranked(path: PathLike, scores: Any, wanted: Wanted, depth: int) -> Ranking:
 
 
 def _read_text(path: PathLike, wanted: Wanted, header: bool, one_based: bool, progress: Progress) -> sparse.csr_matrix:
-    """Read `label:score` pairs, one row a line."""
+    """Read `label:score` pairs, one row per line."""
     labels: list[int] = []
     scores: list[float] = []
     ends = [0]

@@ -168,7 +168,7 @@ def run_study(
     data
         The folder with the four idx files of MNIST; None takes the digits that come with scikit-learn.
     workers
-        Processes, each with one thread for linear algebra; None means one a core.
+        Processes, each with one thread for linear algebra; None means one per core.
     progress
         Told of finished trainings.
 

@@ -22,5 +22,5 @@ def study_mnist(
     lowest = min(settings.propensities)
     low = [training for training in study["trainings"] if training["propensity"] == lowest]
     labels = {name: {"family": variant.family, "label": variant.label} for name, variant in VARIANTS.items()}
-    files += draw_epoch_panels(out / "epochs", low, labels, note=f"{source}; propensity {lowest:g}; one line a seed")
+    files += draw_epoch_panels(out / "epochs", low, labels, note=f"{source}; propensity {lowest:g}; one line per seed")
     return study, [*files, out / "trainings.csv", out / "summary.csv", out / "study.json"]
