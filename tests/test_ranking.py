@@ -140,6 +140,19 @@ def test_a_ranking_knows_the_names_of_its_labels_by_their_digest(tmp_path):
             back.check_names(wrong, "here")
 
 
+def test_a_ranking_knows_its_rows_by_the_digest_of_their_ids(tmp_path):
+    ranking = Ranking([[0], [1]], [[1.0], [2.0]]).of_rows(["a", "b"]).of_names(["x", "y"])
+    back = Ranking.load(ranking.save(tmp_path / "r.npz"))
+    assert (back.rows_digest, back.names_digest) == (ranking.rows_digest, ranking.names_digest)
+    back.check_rows(["a", "b"], "truth")
+    back.check_rows(None, "a truth without ids")
+    with pytest.raises(InputError, match="rows that are not those of truth"):
+        back.check_rows(["b", "a"], "truth")
+    np.savez(tmp_path / "d.npz", labels=[[0]], scores=[[1.0]], rows_digest=np.array(b"?"))
+    with pytest.raises(InputError, match=r"d\.npz: its digest of row ids is damaged"):
+        Ranking.load(tmp_path / "d.npz")
+
+
 @pytest.mark.parametrize("digest", [np.array(b"3:xyz"), np.array([b"3:"]), np.array(7), np.array(b"")])
 def test_a_damaged_digest_is_refused(tmp_path, digest):
     np.savez(tmp_path / "r.npz", labels=np.array([[0]]), scores=np.array([[1.0]]), names_digest=digest)

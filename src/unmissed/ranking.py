@@ -22,6 +22,9 @@ from unmissed.matrices import canonical_csr
 _AT_ONCE = 1 << 22  # scores of a dense matrix that are sorted at a time
 
 
+_DIGESTS = {"names_digest": "label names", "rows_digest": "row ids"}
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The k best labels of each row, best first.
@@ -34,11 +37,13 @@ class Ranking:
     labels : int32 array of shape (n_samples, k)
     scores : float32 array of shape (n_samples, k)
     names_digest : what `digest_names` makes of the names of the labels that the numbers mean, or None where nobody said
+    rows_digest : the same of the rows' ids
     """
 
     labels: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
     names_digest: str | None = None
+    rows_digest: str | None = None
 
     def __post_init__(self) -> None:
         labels, scores = np.asarray(self.labels), np.asarray(self.scores)
@@ -133,13 +138,23 @@ class Ranking:
                 f"the ranking is one of {n_labels} labels that are not those of {source}: other names, or another order"
             )
 
+    def of_rows(self, ids: Sequence[str] | None) -> Ranking:
+        """Return the ranking with a digest of its rows' ids, so that no other rows are taken for them."""
+        return self if ids is None else replace(self, rows_digest=digest_names(ids))
+
+    def check_rows(self, ids: Sequence[str] | None, source: str) -> None:
+        """Refuse rows that are not those that were ranked, where both have ids."""
+        if self.rows_digest is not None and ids is not None and digest_names(ids) != self.rows_digest:
+            raise InputError(f"the ranking is one of rows that are not those of {source}: other ids, or another order")
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the ranking to a `.npz` file, aside first and then renamed into place."""
         target = Path(path)
         with file_aside(target) as aside:
             known: dict[str, Any] = {"labels": self.labels, "scores": self.scores}
-            if self.names_digest is not None:
-                known["names_digest"] = np.array(self.names_digest.encode())
+            for name in _DIGESTS:
+                if getattr(self, name) is not None:
+                    known[name] = np.array(getattr(self, name).encode())
             np.savez(aside, **known)
         return target
 
@@ -147,12 +162,12 @@ class Ranking:
     def load(cls, path: str | os.PathLike[str]) -> Ranking:
         """Read what `save` wrote."""
         what = "a ranking file (.npz with labels and scores)"
-        stored = read_npz(path, ("labels", "scores", "names_digest"), what)
-        if stored.keys() | {"names_digest"} != {"labels", "scores", "names_digest"}:
+        stored = read_npz(path, ("labels", "scores", *_DIGESTS), what)
+        if stored.keys() | set(_DIGESTS) != {"labels", "scores", *_DIGESTS}:
             raise InputError(f"{path}: not {what}: it has {', '.join(stored) or 'neither'}")
-        digest = stored.pop("names_digest", None)
         try:
-            return cls(stored["labels"], stored["scores"], None if digest is None else _as_digest(digest))
+            digests = {name: _as_digest(name, stored.pop(name)) for name in _DIGESTS if name in stored}
+            return cls(stored["labels"], stored["scores"], **digests)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
@@ -166,11 +181,11 @@ def digest_names(names: Sequence[str]) -> str:
     return f"{len(names)}:{state.hexdigest()}"
 
 
-def _as_digest(stored: npt.NDArray[Any]) -> str:
+def _as_digest(name: str, stored: npt.NDArray[Any]) -> str:
     """Return the digest that a file holds as bytes."""
     text = stored.item().decode("ascii", errors="replace") if stored.dtype.kind == "S" and stored.ndim == 0 else ""
     if not re.fullmatch(r"[0-9]{1,10}:[0-9a-f]{64}", text):
-        raise InputError("its digest of label names is damaged")
+        raise InputError(f"its digest of {_DIGESTS[name]} is damaged")
     return text
 
 

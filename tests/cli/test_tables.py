@@ -88,6 +88,15 @@ def test_ids_that_the_truth_does_not_have_are_refused(posts, trained, tmp_path, 
     assert "two rows of the truth share one" in refused(capsys, "evaluate", tmp_path / "a.tsv", *words)
 
 
+def test_a_ranking_of_other_rows_is_refused_by_their_ids(posts, trained, tmp_path, capsys):
+    words = [*COLUMNS[:2], "--id-column", "number"]
+    said(capsys, "predict", trained, posts / "posts.csv", *words, "--out", tmp_path / "best.npz")
+    header, *rows = (posts / "posts.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "turned.csv").write_text(header + "".join(rows[::-1]))
+    words = ["--truth", tmp_path / "turned.csv", "--train", trained, *COLUMNS[2:], "--id-column", "number"]
+    assert "rows that are not those of" in refused(capsys, "evaluate", tmp_path / "best.npz", *words, "-k", 1)
+
+
 def test_damaged_tables_of_scores_are_refused(posts, trained, tmp_path, capsys):
     words = ["--truth", posts / "posts.csv", "--train", trained, *COLUMNS[2:]]
     for name, content, what in (

@@ -75,7 +75,7 @@ def predict(
             if data is None or out is None:
                 raise InputError("--cluster ranks the rows of a store, DATA, into a file, --out")
             ranking = predict_parts(opened, data, top, out, executor=executor, progress=progress)
-        ranking = cut(ranking, threshold)
+        ranking = cut(ranking, threshold).of_rows(ids)
     if out is not None:
         written = write_ranking(opened, ranking, out, ids=ids)
         if json:

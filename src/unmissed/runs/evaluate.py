@@ -108,6 +108,8 @@ class Judge:
         wanted = self._known.wanted._replace(ids=self._ids)
         one = read_ranking(ranking, wanted, _depth(self.measuring, self._pairs), **self._reading)
         one.check_names(self._known.wanted.names, self._source)
+        if one.rows_digest is not None:
+            one.check_rows(self._ids(), str(self._truth))
         return _measure(one, self._known, self._pairs, self.measuring)
 
     def summarise(self, found: Evaluation) -> dict[str, Any]:
@@ -210,7 +212,7 @@ def _training_labels(
 
 
 def _row_ids(truth: PathLike, reading: Reading) -> list[str] | None:
-    """Return the ids of the truth's rows, read when a table names rows by theirs."""
+    """Return the ids of the truth's rows, read when a ranking names rows by theirs."""
     return reading.label_lists(truth)[1] if holds_text(truth) else None
 
 
