@@ -55,3 +55,33 @@ def test_other_settings_in_the_same_folder_end_as_one_line(tmp_path, capsys):
 def test_nonsense_is_refused_in_one_line(tmp_path, capsys, words, reason):
     assert call("mnist", "--out", tmp_path / "x", *words) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["missing", "train.txt", "test.txt", "--seeds", "0"], "at least 1 seed"),
+        (["missing", "train.txt", "test.txt", "--min-df", "2"], "for text"),
+        (["missing", "train.txt", "test.txt", "--b", "0"], "b must be"),
+        (["paper", "--data", ".", "--parts", "figures"], "unknown part 'figures'"),
+        (["paper", "--data", ".", "--parts", "compare"], "no folder in it has a training and a test part"),
+        (["paper", "--data", ".", "--time-limit", "soon"], "--time-limit is a time"),
+    ],
+)
+def test_nonsense_for_the_larger_studies_is_refused_in_one_line(tmp_path, capsys, monkeypatch, words, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
+    assert call(*words, "--out", tmp_path / "x") == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_the_study_of_missing_labels_ends_with_its_advice(tmp_path, capsys, monkeypatch):
+    from unmissed.studies import missing_report
+
+    study = {"advice": ["Correct.", "Weight.", "Mind."], "training": []}
+    monkeypatch.setattr(missing_report, "study_missing", lambda *_, **__: (study, [tmp_path / "index.html"]))
+    (tmp_path / "train.txt").touch()
+    assert call("missing", tmp_path / "train.txt", "test.txt", "--out", tmp_path) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[:3] == ["Correct.", "Weight.", "Mind."]
+    assert "index.html" in said

@@ -77,12 +77,12 @@ def _methods_down(axes: Axes, methods: Sequence[Mapping[str, Any]]) -> None:
 def draw_gains(results: Results) -> Figure:
     """Draw every method's paired difference to the baseline in PSP and in P, with intervals."""
     methods = [one for one in drawn(results) if one["key"] != results["baseline"]]
-    deepest = results["settings"]["k"][-1]
+    cuts = results["settings"]["k"]
     figure = new_figure(2 * (0.23 * max(len(methods), 1) + 0.75))
     title = next((one["title"] for one in results["methods"] if one["key"] == results["baseline"]), "")
     for axes, measure in zip(figure.subplots(2, 1), ("PSP", "P"), strict=True):
         axes.set_xscale("symlog", linthresh=5)
-        for colour, k in ((CUTS[0], 1), (CUTS[2], deepest)):
+        for colour, k in ((CUTS[0], cuts[0]), (CUTS[2], cuts[-1])):
             name = f"{measure}@{k}"
             _with_spread(axes, [one["against_baseline"].get(name) for one in methods], colour, name)
         axes.axvline(0, color=INK, lw=0.9)
@@ -246,8 +246,14 @@ def all_figures(results: Results) -> dict[str, Figure]:
         "scored": draw_scored(results),
         "vanilla": draw_vanilla(results),
         **({"gains": draw_gains(results)} if others else {}),
-        "deciles": draw_deciles(results),
+        **({"deciles": draw_deciles(results)} if _has_groups(results) else {}),
         **found,
         "time": draw_against_time(results),
         "size": draw_against_size(results),
     }
+
+
+def _has_groups(results: Results) -> bool:
+    """Tell whether there are labels that are true somewhere, apart by their frequency."""
+    depth = results["settings"]["k"][-1]
+    return any(group["k"] == depth and group["true"] for group in measured(results)[0]["deciles"])
