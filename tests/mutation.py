@@ -239,6 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--modules", nargs="+", choices=sorted(TESTS), default=["losses", "propensity", "metrics"])
     parser.add_argument("--only", default="", help="only files whose path holds this text")
+    parser.add_argument("--tests", nargs="+", help="only these tests, where those of a whole room take too long")
     parser.add_argument("--sample", type=float, default=1.0, help="the share of all changes to try")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     given = parser.parse_args()
@@ -263,13 +264,14 @@ def _try_room(module: str, given: argparse.Namespace) -> None:
     files = [path for path in files if path == place or f"{module}/{path.name}" not in TESTS]
     every = [one for path in files if given.only in str(path) for one in mutants(path)]
     chosen = sorted(random.Random(given.seed).sample(range(len(every)), round(given.sample * len(every))))
-    fate, took = outcome(None, TESTS[module], 3600)
+    room = given.tests or TESTS[module]
+    fate, took = outcome(None, room, 3600)
     if fate != "survived":
         raise SystemExit(f"{module}: its tests fail without any change")
     _say(f"{module}: {len(chosen)} of {len(every)} changes; its tests take {took:.0f} s")
     counts = dict.fromkeys(("killed", "timed out", "survived"), 0)
     for number in chosen:
-        tests = nearest_first(TESTS[module], every[number].path)
+        tests = nearest_first(room, every[number].path)
         fate, _ = outcome(every[number], tests, 60 + 5 * took)
         if fate == "survived":  # the few examples of a property; now all of them
             fate, _ = outcome(every[number], tests, 600 + 20 * took, quick=False)
