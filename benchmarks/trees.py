@@ -97,7 +97,7 @@ def fit(model: Any, X: Any, Y: Any) -> tuple[Any, float, float]:
 
 
 def rank(model: Model, X_test: Any) -> tuple[float, Ranking, float]:
-    """Return rows a second of processor time on one thread, the five best labels, and the median milliseconds of a row alone."""
+    """Return rows per second of processor time on one thread, the best labels, and the median of a row alone, in ms."""
     model.set_params(n_jobs=1)
     seconds = []
     for _ in range(3):
