@@ -17,7 +17,8 @@ from tests.models import own_model  # registers the tests' own model
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.data import Dataset
 from unmissed.errors import InputError
-from unmissed.runs import extend, open_run, train
+from unmissed.runs import extend, open_run, train, update
+from unmissed.runs.updating import recover
 
 
 def forked(work: Callable[[], Any]) -> int:
@@ -70,6 +71,29 @@ def at_every_write(root: Path) -> int:
             extend(folder, data, old_rows=[some], n_jobs=1)
 
     return dying_everywhere(work, root)
+
+
+def updates_at_every_write(root: Path) -> int:
+    """The same for an update, which also has names of folders changed; a run always answers, or is put back."""
+    data, new = small_corpus(n_labels=6, n_train=60)
+
+    def work(folder: Path) -> None:
+        recover(folder)
+        if open_or_none(folder) is None:
+            train("popularity", data, folder)
+        if open_run(folder).parts[0].n_samples == 60:
+            update(folder, new, old_rows=[data])
+        recover(folder)  # a kill may have come before the replaced run was gone
+
+    return dying_everywhere(work, root)
+
+
+def open_or_none(folder: Path) -> Any:
+    """Open a run that is complete."""
+    try:
+        return open_run(folder)
+    except InputError:
+        return None
 
 
 def own_model_at_every_write(root: Path) -> int:
@@ -125,6 +149,7 @@ def compare(whole: Path, other: Path) -> None:
 if __name__ == "__main__":
     try:
         ways = {"times": at_random_times, "writes": at_every_write, "own": own_model_at_every_write}
+        ways["updates"] = updates_at_every_write
         sys.stdout.write(str(ways[sys.argv[1]](Path(sys.argv[2]))))
     except InputError as error:
         sys.exit(str(error))

@@ -131,7 +131,15 @@ def test_marks_that_a_store_lost_when_it_was_made_are_named(tmp_path):
     )
     write_store(lost, tmp_path / "lost")
     found = evaluate_ranking(ranked(tmp_path), tmp_path / "lost", train, Measuring((1,), n_resamples=0))
-    assert f"5 marks of unknown labels had left the truth when {tmp_path / 'lost'} was made" in found["warnings"]
+    n_empty = int((marks(TRUE, 8)[:, :6].sum(axis=1) == 0).sum())
+    assert n_empty
+    line = (
+        f"5 marks of unknown labels had left the truth when {tmp_path / 'lost'} was made; {n_empty} rows have no true"
+    )
+    assert f"{line} label left and count as rows in which nothing is found" in found["warnings"]
+    drop = Measuring((1,), conventions=Conventions(empty_rows="drop"), n_resamples=0)
+    found = evaluate_ranking(ranked(tmp_path), tmp_path / "lost", train, drop)
+    assert f"{line} label left and do not count" in found["warnings"]
 
 
 def test_measured_in_parts_the_figures_are_those_of_the_whole(tmp_path, monkeypatch):

@@ -28,3 +28,8 @@ def test_a_training_or_extension_that_dies_at_any_single_write_leaves_the_same_b
 
 def test_a_model_of_another_family_that_dies_at_any_single_write_leaves_the_same_bytes(tmp_path):
     assert deaths("own", tmp_path) > 20
+
+
+def test_an_update_that_dies_at_any_single_write_leaves_the_same_bytes(tmp_path):
+    assert deaths("updates", tmp_path) > 20
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []

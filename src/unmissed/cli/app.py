@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed import __version__
-from unmissed.cli import compare, data, demo, evaluate, inspect, plan, predict, show, study, train, tune
+from unmissed.cli import compare, data, demo, evaluate, inspect, plan, predict, show, study, train, tune, update
 from unmissed.errors import UnmissedError
 
 app = typer.Typer(
@@ -59,6 +59,7 @@ app.command()(evaluate.evaluate)
 app.command()(compare.compare)
 app.command()(inspect.inspect)
 app.command()(train.extend)
+app.command()(update.update)
 app.command()(tune.tune)
 app.command()(plan.plan)
 app.command()(demo.demo)

@@ -120,7 +120,7 @@ class Judge:
             "inverse_propensities_from": _origin(how.propensity),
             **summarise(found, how.n_resamples, how.level, how.seed, self._progress),
         }
-        result["warnings"] += _lost_marks(result, self._truth, self._known.n_left_out)
+        result["warnings"] += _lost_marks(result, self._truth, self._known)
         return result
 
     def difference(self, first: Evaluation, second: Evaluation) -> dict[str, Any]:
@@ -231,21 +231,22 @@ def _origin(propensity: Propensity) -> str:
     return "constant" if isinstance(propensity, Constant) else "training counts"
 
 
-def _lost_marks(result: Mapping[str, Any], truth: PathLike, n_left_out: int) -> list[str]:
+def _lost_marks(result: Mapping[str, Any], truth: PathLike, known: _Truth) -> list[str]:
     """Say which marks left the truth before anything was counted, and what became of their rows."""
     sentences = []
-    if n_left_out:
-        sentences.append(f"{n_left_out} marks of unknown labels had left the truth when {truth} was made")
+    kept = result["conventions"]["empty_rows"] == "keep"
+    fate = f"no true label left and {'count as rows in which nothing is found' if kept else 'do not count'}"
+    if known.n_left_out:
+        n_empty = int(np.count_nonzero(np.diff(known.Y.indptr) == 0))
+        sentences.append(
+            f"{known.n_left_out} marks of unknown labels had left the truth when {truth} was made; {n_empty} rows have "
+            f"{fate}"
+        )
     unseen = result["unseen"]
     if unseen and unseen["policy"] == "drop" and unseen["marks"]:
-        fate = (
-            "count as rows in which nothing is found"
-            if result["conventions"]["empty_rows"] == "keep"
-            else "do not count"
-        )
         sentences.append(
             f"{unseen['marks']} marks of {unseen['labels']} labels unseen in training left the truth, in "
-            f"{unseen['rows']} rows; {unseen['rows_without_others']} rows have no true label left and {fate}"
+            f"{unseen['rows']} rows; {unseen['rows_without_others']} rows have {fate}"
         )
     return sentences
 

@@ -36,6 +36,7 @@ def train(
     executor: Executor | None = None,
     progress: Progress = silent,
     share: Share | None = None,
+    sources: Sequence[Source] = (),
 ) -> Run:
     """Train a method on a data set into a folder; what is finished there already is not done again.
 
@@ -51,6 +52,7 @@ def train(
     share : the part of all tasks that is done here, and for how long; all by default. Any number of shares may train
         into one folder at once. The one that finds everything finished completes the run; the others raise
         `unmissed.execution.Unfinished`, which says what is missing
+    sources : where the rows can be found again; by default where the data set was read
     """
     share = Share() if share is None else share
     model = make_model(method, params or {}) if isinstance(method, str) else method
@@ -61,7 +63,8 @@ def train(
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
     with folder.locked(together=not share.is_all):
-        part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=[Source.of(dataset)])
+        known = list(sources) or [Source.of(dataset)]
+        part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=known)
         with _changing(folder, share):
             if folder.is_new():
                 folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))

@@ -1,0 +1,93 @@
+"""Updating: a run trained anew on its old rows and new ones, beside the old run, which answers until it is replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from unmissed.data import Dataset
+from unmissed.errors import InputError
+from unmissed.execution import Executor
+from unmissed.models.registry import make_model
+from unmissed.progress import Progress, silent
+from unmissed.runs.folder import RunFolder, Source
+from unmissed.runs.run import Run
+from unmissed.runs.sources import Given, join, read_old_rows, sources_of
+from unmissed.runs.training import train
+
+
+def update(
+    path: str | os.PathLike[str],
+    dataset: Dataset,
+    *,
+    old_rows: Sequence[Given] = (),
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = silent,
+) -> Run:
+    """Train all labels of a run, and those that are new, on its old rows and new ones, by the same recipe.
+
+    The new run is trained in a folder beside the old one, `.NAME.update`, and takes its name when it is complete; until
+    then the old run answers. Stopped and started again it goes on. A row that comes again with the same features takes
+    the place of the old one. Text goes through the run's own text features (`Run.text`): words that are new in the new
+    rows are not learned.
+
+    Parameters
+    ----------
+    path : the run's folder
+    dataset : the new rows
+    old_rows : data sets that the run was trained on, or their paths, where they are not to be read again or are no
+        longer where they were
+    n_jobs : threads
+    executor, progress : as in `train`
+    """
+    recover(path)
+    place, aside, before = _places(path)
+    folder = RunFolder(path)
+    with folder.locked():
+        run = Run(path)
+        folder.check_version(run.manifest)
+        if dataset.digest in {source.digest for source in sources_of(run)}:
+            raise InputError(f"{path}: was trained on these rows already")
+        old = read_old_rows(run, old_rows, progress=progress)
+        joined = join(run, old, dataset).dataset
+        _check_begun(path, aside, joined)
+        model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
+        sources = [*_sources(run, old), Source.of(dataset)]
+        train(model, joined, aside, executor=executor, progress=progress, sources=sources)
+        os.rename(place, before)
+        os.rename(aside, place)
+    shutil.rmtree(before)
+    return Run(path, n_trained=joined.n_labels)
+
+
+def _sources(run: Run, old: Sequence[Dataset]) -> list[Source]:
+    """Return where the old rows are now."""
+    known = sources_of(run) or [Source.of(dataset) for dataset in old]
+    return [one if dataset.origin is None else Source.of(dataset) for one, dataset in zip(known, old, strict=True)]
+
+
+def _check_begun(path: str | os.PathLike[str], aside: Path, joined: Dataset) -> None:
+    """Refuse to go on with an update that was begun with other rows."""
+    folder = RunFolder(aside)
+    if not folder.is_new() and folder.read().parts[0].digest != joined.digest:
+        raise InputError(f"{path}: an update with other rows was begun; go on with that one, or remove {aside}")
+
+
+def recover(path: str | os.PathLike[str]) -> None:
+    """Put right what an update left that was killed while folders changed names."""
+    place, _, before = _places(path)
+    if not before.exists():
+        return
+    if place.exists():
+        shutil.rmtree(before)
+    else:
+        os.rename(before, place)
+
+
+def _places(path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
+    """Return where the run is, where the new one grows, and where the old one waits for its end."""
+    place = Path(path).resolve()
+    return place, place.with_name(f".{place.name}.update"), place.with_name(f".{place.name}.replaced.part")

@@ -1,0 +1,130 @@
+"""An update trains anew on old and new rows, beside the run, and takes its place when it is complete."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.cli.speaking import refused, said
+from tests.runs.corpora import PARAMS, small_corpus, tree_bytes, write_texts
+from unmissed.data import Dataset, load, write_store
+from unmissed.errors import InputError
+from unmissed.runs import extend, open_run, train, update
+from unmissed.runs.sources import sources_of
+from unmissed.runs.updating import recover
+
+TRAIN, TEST = small_corpus(n_labels=12, n_train=80)
+MORE = Dataset(TEST.X, TEST.Y, label_names=[*TEST.label_names[:-1], "a new label"], feature_names=TRAIN.feature_names)
+
+
+class StopError(Exception):
+    """An interruption."""
+
+
+def together():
+    """Old and new rows as one data set, put together by hand."""
+    last = np.zeros((50, 1), np.float32)
+    old = sp.hstack([TRAIN.Y, np.zeros((80, 1), np.float32)])
+    new = sp.hstack([TEST.Y[:, :11], last, TEST.Y[:, 11:]])
+    names = [*TRAIN.label_names, "a new label"]
+    X = sp.vstack([TRAIN.X, TEST.X])
+    return Dataset(X, sp.vstack([old, new]), label_names=names, feature_names=TRAIN.feature_names)
+
+
+def folders(path):
+    return sorted(entry.name for entry in path.iterdir())
+
+
+@pytest.mark.parametrize("method", ["dismec", "popularity"])
+def test_an_updated_run_is_what_training_on_all_rows_gives(method, tmp_path):
+    params = {"dismec": PARAMS, "popularity": {}}[method]
+    train(method, TRAIN, tmp_path / "run", params)
+    run = update(tmp_path / "run", MORE, old_rows=[TRAIN], n_jobs=1)
+    assert (run.n_labels, run.n_trained) == (13, 13)
+    assert run.label_names == [*TRAIN.label_names, "a new label"]
+    assert [source.n_samples for source in sources_of(run)] == [80, 50]
+    assert folders(tmp_path) == ["run"]
+    train(method, together(), tmp_path / "whole", params)
+    parts = [tree_bytes(tmp_path / name / "pieces") for name in ("run", "whole")]
+    assert parts[0] == parts[1]
+    assert np.array_equal(run.rank(TEST.X, 5).labels, open_run(tmp_path / "whole").rank(TEST.X, 5).labels)
+
+
+def test_the_old_run_answers_until_the_new_one_is_complete_and_an_update_goes_on(tmp_path):
+    train("dismec", TRAIN, tmp_path / "run", PARAMS)
+    before = tree_bytes(tmp_path / "run")
+    expected = open_run(tmp_path / "run").rank(TEST.X, 5)
+    opened = open_run(tmp_path / "run")
+
+    def stop(done, total):
+        if done:
+            raise StopError
+
+    with pytest.raises(StopError):
+        update(tmp_path / "run", MORE, old_rows=[TRAIN], progress=stop)
+    assert tree_bytes(tmp_path / "run") == before
+    assert folders(tmp_path) == [".run.update", "run"]
+    found = open_run(tmp_path / "run").rank(TEST.X, 5)
+    assert np.array_equal(found.scores, expected.scores)
+    with pytest.raises(InputError, match=r"an update with other rows was begun.*\.run\.update"):
+        update(tmp_path / "run", TEST, old_rows=[TRAIN])
+    assert update(tmp_path / "run", MORE, old_rows=[TRAIN]).n_labels == 13
+    assert folders(tmp_path) == ["run"]
+    assert opened.n_labels == 12
+    with pytest.raises(InputError, match="trained on these rows already"):
+        update(tmp_path / "run", MORE, old_rows=[TRAIN, MORE])
+
+
+def test_labels_that_were_added_stay_behind_those_before_them(tmp_path):
+    train("dismec", TRAIN, tmp_path / "run", PARAMS)
+    extend(tmp_path / "run", MORE, old_rows=[TRAIN])
+    third = small_corpus(12, 40, seed=3)[0]
+    run = update(tmp_path / "run", third, old_rows=[TRAIN, MORE])
+    assert run.label_names == [*TRAIN.label_names, "a new label"]
+    assert [part.n_samples for part in run.parts] == [170]
+    expected = TRAIN.label_counts + third.label_counts
+    expected[:11] += MORE.label_counts[:11]  # the rows that came with the new label count for the old ones, too
+    assert np.array_equal(run.label_counts, [*expected, MORE.label_counts[11]])
+
+
+def test_names_are_put_right_after_a_kill_between_two_of_them(tmp_path):
+    train("popularity", TRAIN, tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / ".run.replaced.part")
+    recover(tmp_path / "run")
+    assert folders(tmp_path) == ["run"]
+    (tmp_path / ".run.replaced.part").mkdir()
+    update(tmp_path / "run", MORE, old_rows=[TRAIN])
+    assert folders(tmp_path) == ["run"]
+
+
+def test_a_link_to_a_run_stays_a_link(tmp_path):
+    train("popularity", TRAIN, tmp_path / "run")
+    (tmp_path / "latest").symlink_to(tmp_path / "run")
+    assert update(tmp_path / "latest", MORE, old_rows=[TRAIN]).n_labels == 13
+    assert (tmp_path / "latest").is_symlink()
+    assert open_run(tmp_path / "run").n_labels == 13
+
+
+def test_where_old_rows_have_moved_to_is_remembered(tmp_path):
+    write_store(TRAIN, tmp_path / "there")
+    train("popularity", load(tmp_path / "there"), tmp_path / "run")
+    (tmp_path / "there").rename(tmp_path / "here")
+    with pytest.raises(InputError, match="is not where it was"):
+        update(tmp_path / "run", MORE)
+    run = update(tmp_path / "run", MORE, old_rows=[tmp_path / "here"])
+    assert [source.path for source in sources_of(run)] == [str(tmp_path / "here"), None]
+
+
+def test_the_command_says_how_many_rows_and_labels(tmp_path, capsys):
+    texts = write_texts(tmp_path / "train.jsonl")
+    said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
+    lines = texts.read_text().splitlines()
+    more = write_texts(tmp_path / "more.jsonl", n=20, seed=1, extra="mix")
+    more.write_text(more.read_text() + '{"text": "an odd cod of milk", "labels": ["mix"]}\n')
+    output = said(capsys, "update", tmp_path / "run", more)
+    assert "21 of them new" in output
+    assert "dismec, 4 labels trained" in output
+    assert open_run(tmp_path / "run").label_names == ["fish", "food", "law", "mix"]
+    assert "on these rows already" in refused(capsys, "update", tmp_path / "run", more)
+    again = tmp_path / "again.jsonl"
+    again.write_text(lines[0] + "\n")
+    assert "old rows came again and gave way" in said(capsys, "update", tmp_path / "run", again)
