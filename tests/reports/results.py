@@ -88,6 +88,7 @@ def make_results(*, published=False):
             "power_law": {"exponent": 0.9, "intercept": 5.0, "r_squared": 0.9},
             "digests": {"train": "ab" * 32, "test": "cd" * 32},
             "unknown_marks": 3,
+            "cheap_marks": 0.25,
             "recognised": {"entry": known, "by": "name"} if published else None,
             "frequencies": {"rank": [1, 2, 5, 30], "count": [200, 90, 40, 1]},
         },

@@ -72,6 +72,9 @@ def test_results_say_what_was_spent_and_on_what(done):
     out, paths, results = done
     assert read_results(out) == json.loads(json.dumps(results))
     assert results["data"]["digests"]["train"] == load(paths[0]).digest
+    counts = load(paths[0]).label_counts
+    cheap = 1 / Jain().fit(counts, 120) < 2
+    assert results["data"]["cheap_marks"] == pytest.approx(counts[cheap].sum() / counts.sum())
     for one in results["methods"]:
         assert one["state"] == "finished"
         assert one["seconds"]["train"] > 0

@@ -249,7 +249,7 @@ def _results(
             "n_jobs": how.n_jobs,
         },
         "made_with": {**versions(), "machine": platform.machine(), "cores": os.cpu_count()},
-        "data": _describe_data(data),
+        "data": _describe_data(data, how.propensity),
         "baseline": baseline,
         "best": best,
         "methods": entries,
@@ -287,7 +287,7 @@ def _only(figures: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if name.partition("@")[0] in names}
 
 
-def _describe_data(data: Prepared) -> dict[str, Any]:
+def _describe_data(data: Prepared, propensity: Propensity) -> dict[str, Any]:
     """Return the row of the data-set table, the curve of label frequencies, and what identifies the data."""
     known = data.recognised
     falling = np.sort(data.train.label_counts)[::-1]
@@ -305,5 +305,13 @@ def _describe_data(data: Prepared) -> dict[str, Any]:
         "digests": {"train": data.train.digest, "test": data.test.digest},
         "unknown_marks": data.test.n_unknown_labels,
         "recognised": None if known is None else {"entry": asdict(known.entry), "by": known.by},
+        "cheap_marks": _cheap_marks(data.train, propensity),
         "frequencies": {"rank": ranks.tolist(), "count": falling[ranks - 1].tolist()},
     }
+
+
+def _cheap_marks(rows: Dataset, propensity: Propensity) -> float:
+    """Return the share of training marks whose label has 1/p - 1 below 1, less than a negative costs."""
+    counts = rows.label_counts
+    inverse = 1 / propensity.fit(counts, rows.n_samples)
+    return float(counts[inverse - 1 < 1].sum() / max(counts.sum(), 1))
