@@ -214,7 +214,7 @@ def claim_table(results: Results) -> Grid | None:
     cheap = results["data"]["cheap_marks"]
     notes = [
         "Open: the intervals allow both.",
-        f"For {100 * cheap:.0f} % of the training marks 1/p - 1 is below 1: there a positive costs less than a negative.",
+        f"For {100 * cheap:.0f} % of the training marks 1/p - 1 is below 1: a positive costs less than a negative.",
     ]
     return Grid(
         "claims", "The paper's claims on this data set", ["claim", "holds", "points, with intervals"], rows, notes
