@@ -5,7 +5,7 @@ import json
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmissed.data import Columns, load, load_labels, open_store
@@ -126,6 +126,7 @@ def test_cells_of_labels_are_taken_apart(cell, labels):
     assert LabelCells("a.csv", Columns()).read("a.csv:2", cell) == labels
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_a_list_as_python_writes_it_is_read_back(labels):
     assert LabelCells("a.csv", Columns()).read("a.csv:2", repr(labels)) == labels
