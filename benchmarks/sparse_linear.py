@@ -1,12 +1,13 @@
 """ProXML, PPD-Sparse and PD-Sparse beside LIBLINEAR, scikit-learn and our DiSMEC.
 
     python -m benchmarks.sparse_linear labels DATA/eurlex57k [--labels 128] [--l1 0.1] [--cache DIR]
-    python -m benchmarks.sparse_linear whole DATA/bibtex [--methods dismec ppd-sparse ...] [--cache DIR]
+    python -m benchmarks.sparse_linear whole DATA/bibtex [--methods dismec ppd-sparse ...] [--linear-svc] [--cache DIR]
 
 `labels` trains the same labels with ProXML's solver and with LIBLINEAR -s 5 on one thread: processor time, loading
 excluded (LIBLINEAR's problem, our layout of X), and the summed objective in float64. `whole` trains models on all
 labels with all cores and prints test metrics, wall seconds, weights and the bytes of the saved model, with the
-settings that benchmarks.choose chose (SETTINGS).
+settings that benchmarks.choose chose (SETTINGS). `--linear-svc` adds the wall seconds of scikit-learn's one-vs-rest
+LinearSVC, a process per core.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import LinearSVC
 
 from benchmarks.corpora import load_corpus
 from benchmarks.rivals import linear_svm
@@ -90,6 +93,15 @@ def compare_whole(options: Any) -> None:
         + " | training, s | weights per label | MB on disk | worst gap |"
     )
     print("|---|---|---|" + "---:|" * (len(COLUMNS) + 4))
+    if options.linear_svc:
+        begin = time.perf_counter()
+        OneVsRestClassifier(LinearSVC(random_state=0), n_jobs=-1).fit(corpus.X.astype(np.float64), corpus.Y)
+        seconds = time.perf_counter() - begin
+        print(
+            f"| {options.data.name} | scikit-learn's LinearSVC |"
+            + " |" * (len(COLUMNS) + 1)
+            + f" {seconds:.1f} | | | |"
+        )
     for method in options.methods:
         settings = SETTINGS.get((method, options.data.name), {})
         begin = time.perf_counter()
@@ -116,6 +128,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=128)
     parser.add_argument("--l1", type=float, default=0.1)
     parser.add_argument("--methods", nargs="+", default=["dismec", "proxml", "ppd-sparse", "pd-sparse"])
+    parser.add_argument("--linear-svc", action="store_true")
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
     (compare_labels if options.what == "labels" else compare_whole)(options)
