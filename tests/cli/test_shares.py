@@ -36,7 +36,7 @@ def test_shares_say_how_far_all_are_and_the_last_one_completes_the_run(store, tm
     facts = json.loads(ends_with_3(capsys, *words(store, tmp_path / "a", "--finish", "--json")))
     assert facts["missing"] == ["labels/00000008", "labels/00000024"]
     assert "40 labels trained" in said(capsys, *words(store, tmp_path / "a", "--share", "2/2"))
-    assert "40 labels trained" in said(capsys, *words(store, tmp_path / "a", "--finish"))
+    assert "40 labels, all trained before" in said(capsys, *words(store, tmp_path / "a", "--finish"))
     said(capsys, *words(store, tmp_path / "b"))
     assert tree_bytes(tmp_path / "a") == tree_bytes(tmp_path / "b")
 
