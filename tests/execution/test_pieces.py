@@ -80,3 +80,11 @@ def test_arrays_of_other_names_types_or_dimensions_are_refused():
     for layout in ({}, {"counts": (np.int32, 1)}, {"counts": (np.int64, 2)}, {"other": (np.int64, 1)}):
         with pytest.raises(InputError, match="counts: damaged"):
             piece.expect(layout)
+
+
+def test_facts_that_should_be_numbers_are():
+    piece = Piece("one", facts={"gap": 0.5, "epochs": 3, "name": "x", "yes": True, "lost": float("nan")})
+    assert piece.numbers("gap", "epochs") == {"gap": 0.5, "epochs": 3}
+    for wrong in ("name", "yes", "lost", "missing"):
+        with pytest.raises(InputError, match=f"one: damaged: {wrong} is .*, expected a number"):
+            piece.numbers("gap", wrong)

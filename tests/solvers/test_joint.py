@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from tests.solvers.problems import make_problem
 from unmissed.errors import InputError
-from unmissed.execution import InMemory, Work
+from unmissed.execution import InMemory, Piece, Work
 from unmissed.kernels.joint import project_row
 from unmissed.models import PDSparse
 from unmissed.solvers.joint import Joint, JointHinge, Table
@@ -164,6 +164,31 @@ def test_threads_change_no_bit_and_a_killed_training_goes_on_to_the_same_bytes()
         for one, two in zip(straight.shards_, other.shards_, strict=True):
             for name, values in one.arrays.items():
                 assert np.array_equal(values, getattr(two, name)), name
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "told"),
+    [
+        ("labels", lambda a: np.where(np.arange(len(a)) == 3, 10**8, a), "a label that is not below 7"),
+        ("labels", lambda a: a - 7, "a label that is not below 7"),
+        ("starts", lambda a: np.append(a[:-1], a[-1] + 1), "do not end where their numbers do"),
+        ("starts", lambda a: a[::-1], "not those of 90 rows"),
+        ("starts", lambda a: a[:-1], "not those of 90 rows"),
+        ("starts", lambda a: np.append(np.zeros(len(a) - 1, a.dtype), a[-1]), "without one of its labels"),
+        ("alpha", lambda a: a * np.nan, "not finite"),
+        ("alpha", lambda a: a.astype(np.float32), "alpha is float32"),
+    ],
+)
+def test_a_spoilt_state_is_refused_before_compiled_code_sees_it(name, spoil, told):
+    X, Y = make_problem(5, n_samples=90, n_features=20, n_labels=7)
+    problem = Joint(JointHinge(), X, Y, 1)
+    problem.advance(problem.run_epoch(problem.weights()))
+    arrays = {"starts": problem.active[0], "labels": problem.active[1], "alpha": problem.alpha}
+    arrays[name] = spoil(arrays[name])
+    pieces = InMemory()
+    pieces.put(Piece("state/000001", arrays, {"epoch": 1}))
+    with pytest.raises(InputError, match=told):
+        PDSparse().fit(X, Y, work=Work(pieces=pieces))
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("l1", -1.0), ("C", 0), ("tol", 0), ("fit_bias", "free")])

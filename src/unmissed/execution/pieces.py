@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -54,6 +55,14 @@ class Piece:
             if array.dtype != np.dtype(dtype) or array.ndim != n_dimensions:
                 raise self.damaged(f"{name} is {array.dtype} with {array.ndim} dimensions")
         return self.arrays
+
+    def numbers(self, *names: str) -> dict[str, float]:
+        """Return some facts if all of them are there and are finite numbers, else refuse the piece."""
+        for name in names:
+            value = self.facts.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise self.damaged(f"{name} is {value!r}, expected a number")
+        return {name: self.facts[name] for name in names}
 
     def damaged(self, why: str) -> InputError:
         """Return the error that says that this piece is not what the model wrote."""

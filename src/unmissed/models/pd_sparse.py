@@ -21,6 +21,8 @@ from unmissed.solvers.shard import Shard
 _CERTIFICATE = "joint"
 _PATIENCE = 5  # epochs without better weights after which early stopping stops
 _KEPT = 10  # epochs between two states from which an interrupted training goes on
+_STATE = {"starts": (np.int64, 1), "labels": (np.int32, 1), "alpha": (np.float64, 1)}
+_BEST = {"best_starts": (np.int64, 1), "best_labels": (np.int32, 1), "best_weights": (np.float32, 1)}
 
 
 @dataclass(frozen=True)
@@ -133,17 +135,22 @@ class PDSparse(Linear):
             return None, 0
         piece = work.pieces.get(max(states))
         assert piece is not None  # it is listed
-        arrays, facts = piece.arrays, piece.facts
-        problem.restore(int(facts["epoch"]), *(arrays[name] for name in ("starts", "labels", "alpha")))
+        arrays = piece.expect(_STATE | (_BEST if "best_weights" in piece.arrays else {}))
+        _check_lists(piece, arrays["starts"], arrays["labels"], arrays["alpha"], problem.n_samples, problem.n_labels)
+        if (np.diff(arrays["starts"]) < problem.n_positives).any():
+            raise piece.damaged("a row is without one of its labels")
+        problem.restore(int(piece.numbers("epoch")["epoch"]), *(arrays[name] for name in _STATE))
         for key in states:
             if key != piece.key:
                 work.pieces.drop(key)
         work.tell(problem.epoch)
         best = None
         if "best_weights" in arrays:
-            starts, labels, w = (np.array(arrays[f"best_{name}"]) for name in ("starts", "labels", "weights"))
+            starts, labels, w = (np.array(arrays[name]) for name in _BEST)
+            _check_lists(piece, starts, labels, w, problem.n_features, problem.n_labels)
             weights = Weights(starts, labels, w, dual=0.0)  # the dual is in the gap already
-            best = Best(facts["share"], facts["best_epoch"], weights, facts["objective"], facts["gap"])
+            told = piece.numbers("share", "best_epoch", "objective", "gap")
+            best = Best(told["share"], int(told["best_epoch"]), weights, told["objective"], told["gap"])
         return best, problem.epoch
 
     def _leave(self, best: Best, n_labels: int, size: int, work: Work) -> None:
@@ -184,7 +191,7 @@ class PDSparse(Linear):
         piece = pieces.get(_CERTIFICATE)
         if piece is None:
             raise InputError(f"the piece {_CERTIFICATE} is missing; the run is damaged")
-        self.joint_ = {name: piece.facts[name] for name in ("objective", "gap", "epochs")}
+        self.joint_ = piece.numbers("objective", "gap", "epochs")
 
     def certificate(self) -> Certificate | None:  # type: ignore[override]
         """Return the gap of the one problem, that of its solution before pruning; None where it stopped early."""
@@ -194,6 +201,18 @@ class PDSparse(Linear):
         gap = np.array([self.joint_["gap"]])
         columns = {"epochs": np.array([self.joint_["epochs"]])}
         return Certificate(self.tol, gap, float(self.joint_["objective"]), unit="joint problem", columns=columns)
+
+
+def _check_lists(piece: Piece, starts: Any, labels: Any, values: Any, n_lists: int, n_labels: int) -> None:
+    """Refuse a state whose lists of labels, one per row or per feature, do not hold together."""
+    if len(starts) != n_lists + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
+        raise piece.damaged(f"its lists are not those of {n_lists} rows or features")
+    if not starts[-1] == len(labels) == len(values):
+        raise piece.damaged("its lists do not end where their numbers do")
+    if len(labels) and not (labels.min() >= 0 and labels.max() < n_labels):
+        raise piece.damaged(f"it has a label that is not below {n_labels}")
+    if not np.isfinite(values).all():
+        raise piece.damaged("it has a number that is not finite")
 
 
 def _state(problem: Joint, best: Best | None) -> Piece:
