@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
-from unmissed.models.one_vs_rest import OneVsRest
+from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
-from unmissed.propensity import Costs, FromTable, Propensity, WeightingName, costs, default_propensity
+from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
 from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
 
@@ -134,8 +134,7 @@ class PWDiSMEC(DiSMEC):
             self.unfitted().set_params(weighting=_chosen(piece))._fit(rows, work)
 
     def _fit_labels(self, rows: Rows, work: Work) -> None:
-        if isinstance(self.propensity, FromTable):
-            raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
+        check_new_labels(self.propensity)
         self.unfitted().set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
 
     def _open(self, pieces: Pieces) -> None:

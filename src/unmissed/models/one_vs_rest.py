@@ -13,7 +13,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
 from unmissed.models.linear import Linear, label_key, shard_piece
 from unmissed.models.rows import Rows
-from unmissed.propensity import Costs
+from unmissed.propensity import Costs, FromTable, Propensity
 from unmissed.solvers.design import LabelBlock
 from unmissed.solvers.shard import MOST_LABELS, Shard
 
@@ -121,6 +121,12 @@ class OneVsRest(Linear):
         for piece in work.map(tasks, Problem(solver, rows, self.unfitted())):
             if piece.facts.get("n_labels") != sizes[piece.key]:
                 raise InputError(f"{piece.where or piece.key}: was made with another block_size")
+
+
+def check_new_labels(propensity: Propensity | None) -> None:
+    """Refuse to train labels that came later where propensities are a table."""
+    if isinstance(propensity, FromTable):
+        raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
 
 
 def check_block_size(size: Any) -> int:

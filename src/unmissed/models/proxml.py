@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.errors import InputError
 from unmissed.execution import Work
-from unmissed.models.one_vs_rest import OneVsRest
+from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
-from unmissed.propensity import Costs, FromTable, Propensity, WeightingName, costs, default_propensity
+from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
 from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
 
 
@@ -67,8 +66,7 @@ class ProXML(OneVsRest):
         return L1SquaredHinge(self.l1, self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
 
     def _fit_labels(self, rows: Rows, work: Work) -> None:
-        if isinstance(self.propensity, FromTable):
-            raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
+        check_new_labels(self.propensity)
         super()._fit_labels(rows, work)
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
