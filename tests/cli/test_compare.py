@@ -37,7 +37,7 @@ def test_a_comparison_prints_its_table_and_names_its_page(data, tmp_path, capsys
         (["--memory-limit", "much"], "--memory-limit is an amount"),
         (["--scores", "file.npz"], "--scores is NAME=FILE"),
         (["--methods", "nobody"], "unknown method"),
-        (["--min-df", "2"], "for text"),
+        (["--min-df", "2"], "holds features already"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(data, tmp_path, capsys, words, reason):

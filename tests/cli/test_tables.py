@@ -9,6 +9,7 @@ from tests.cli.speaking import refused, said
 from tests.runs.corpora import write_texts
 
 COLUMNS = ["--text-column", "body", "--labels-column", "tags", "--separator", "|"]
+EVERY = [*COLUMNS, "--id-column", "number"]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,33 @@ def trained(posts):
         run(["train", "dismec", f"{posts}/posts.csv", *COLUMNS, "--run", f"{posts}/run", "--jobs", "1"])
     assert end.value.code == 0
     return posts / "run"
+
+
+def test_every_verb_takes_the_same_words_for_the_same_table(posts, tmp_path, capsys):
+    table, run = posts / "posts.csv", tmp_path / "run"
+    said(capsys, "train", "dismec", table, *EVERY, "--run", run, "--jobs", 1)
+    said(capsys, "predict", run, table, *EVERY, "--out", tmp_path / "best.csv")
+    said(capsys, "evaluate", tmp_path / "best.csv", "--truth", table, "--train", table, *EVERY, "--bootstrap", 0)
+    assert "was trained on these rows already" in refused(capsys, "update", run, table, *EVERY)
+    assert "has all 3 labels" in refused(capsys, "extend", run, table, *EVERY)
+    said(capsys, "data", "stats", table, *EVERY)
+    words = [*EVERY, "--try", "C=1,3", "--rows", 100, "--ngrams", 2, "--smooth-idf", "--jobs", 1]
+    told = said(capsys, "tune", table, "--method", "dismec", *words).splitlines()[-1]
+    assert told.startswith(f"unmissed train dismec {table} --run DIR --text-column body --labels-column tags ")
+    assert " --separator '|' --id-column number --ngrams 2 --smooth-idf --C " in told
+
+
+@pytest.mark.parametrize("verb", [["train", "dismec"], ["data", "stats"], ["tune"]])
+def test_a_column_of_ids_that_is_not_there_is_refused(verb, posts, tmp_path, capsys):
+    words = [
+        *verb,
+        posts / "posts.csv",
+        *COLUMNS,
+        "--id-column",
+        "no",
+        *(["--run", tmp_path / "r"] * ("train" in verb)),
+    ]
+    assert "there is no column 'no'" in refused(capsys, *words)
 
 
 def test_statistics_of_a_table_are_those_of_the_same_json_lines(posts, capsys):

@@ -94,7 +94,7 @@ def test_rows_are_scaled_unless_told_otherwise_and_the_bias_can_be_free(texts, t
 def test_text_options_for_features_are_refused(tmp_path, capsys):
     write_xmc(small_corpus()[0], tmp_path / "train.txt")
     line = refused(capsys, "train", "popularity", tmp_path / "train.txt", "--run", tmp_path / "run", "--min-df", 3)
-    assert "--min-df is for text" in line
+    assert "train.txt: holds features already; leave out --min-df" in line
 
 
 def test_another_recipe_for_the_same_folder_is_refused(texts, tmp_path, capsys):

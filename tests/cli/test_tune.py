@@ -44,6 +44,7 @@ def test_it_shows_what_it_tried_and_how_to_train_with_what_it_chose(data, losing
     assert "P@1 is lower" in output
     assert "Chosen: weighting none, C " in output
     assert f"unmissed train pw-dismec {data} --run DIR --weighting none --C " in output
+    assert output.endswith(" ".join(losing))
 
 
 def test_it_speaks_json(data, losing, capsys):

@@ -2,20 +2,23 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import LabelsColumn, NoHeader, OneBased, Separator, TextColumn, columns_of
+from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
 
 
+@with_groups
 def compare(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Rows to train on, in any form that train takes.")],
     test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to measure on.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write into.", file_okay=False)],
+    reading: ReadingOptions,
+    text: TextOptions,
     methods: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,14 +41,6 @@ def compare(
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
     jobs: Annotated[int | None, typer.Option(help="Threads of one method; all cores if none.")] = None,
-    min_df: Annotated[int | None, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = None,
-    max_features: Annotated[int | None, typer.Option(help="For text: keep the most frequent words.", min=1)] = None,
-    smooth_idf: Annotated[bool, typer.Option("--smooth-idf", help="For text: scikit-learn's smoothed idf.")] = False,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Train, ask and measure every method on one data set, each in a process of its own, and render a page.
@@ -60,18 +55,13 @@ def compare(
 
     Example: unmissed compare train.jsonl.xz test.jsonl.xz --out few --methods dismec,pw-dismec,parabel --time-limit 2h
     """
-    from unmissed.data import TextFeatures
-    from unmissed.data.sources import holds_text
     from unmissed.execution import Limits
     from unmissed.propensity import parse
     from unmissed.runs.compare import Comparison
     from unmissed.runs.compare import compare as compare_methods
     from unmissed.runs.contenders import read_contenders
 
-    options: dict[str, Any] = {"min_df": min_df, "max_features": max_features, "smooth": smooth_idf}
-    options = {option: value for option, value in options.items() if value}
-    if options and not holds_text(train):
-        raise InputError(f"{train}: holds features already; --min-df, --max-features and --smooth-idf are for text")
+    features = text.features(train)
     comparison = Comparison(
         read_contenders(methods or ()),
         dict(_pair(word) for word in scores or ()),
@@ -91,11 +81,9 @@ def compare(
         test,
         out,
         comparison,
-        text=TextFeatures(**options) if holds_text(train) else None,
-        columns=columns_of(text_column, labels_column, separator),
-        header=not no_header,
-        one_based=one_based,
+        text=features,
         stage=show.progress_bar,
+        **reading.words(),
     )
     from unmissed.reports.compare import figures_table, write_report
 

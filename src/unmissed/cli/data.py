@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
+from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from unmissed.data import Columns
     from unmissed.data.documents import Reading
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
@@ -18,63 +18,19 @@ FORMS = ".jsonl, .csv, .tsv, .parquet, a folder of texts, .txt (XMC), a store, X
 
 app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, verify them, make one up.")
 
-NoHeader = Annotated[bool, typer.Option("--no-header", help="XMC text without its first line of sizes.")]
-OneBased = Annotated[bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.")]
-Ngrams = Annotated[
-    str | None,
-    typer.Option(metavar="N|M-N", help="Text: features are runs of 1 to N, or M to N, words; 1 if not given."),
-]
-MinDf = Annotated[int | None, typer.Option(help="Text: leave out terms that fewer documents have.", min=1)]
-MaxFeatures = Annotated[int | None, typer.Option(help="Text: keep this many of the most frequent terms.", min=1)]
-Analyzer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="word|char|char_wb",
-        help="Text: what runs are of: words, characters, or characters inside words.",
-        autocompletion=lambda: ["word", "char", "char_wb"],
-    ),
-]
-StopWords = Annotated[
-    str | None,
-    typer.Option(
-        metavar="english|FILE", help="Text: words to leave out, scikit-learn's English ones or one per line of a file."
-    ),
-]
-TABLES = "Texts in tables"
-TextColumn = Annotated[
-    str | None, typer.Option(help="The column, or field, with the text; text if not given.", rich_help_panel=TABLES)
-]
-LabelsColumn = Annotated[
-    str | None, typer.Option(help="The column with the labels; labels if not given.", rich_help_panel=TABLES)
-]
-Separator = Annotated[
-    str | None, typer.Option(help="What stands between the labels of a cell; ; if not given.", rich_help_panel=TABLES)
-]
-IdColumn = Annotated[
-    str | None, typer.Option(help="The column that names rows; id, if there is one.", rich_help_panel=TABLES)
-]
-SmoothIdf = Annotated[bool, typer.Option("--smooth-idf", help="Text: scikit-learn's idf, ln((1+N)/(1+df)) + 1.")]
-
 
 @app.command()
+@with_groups
 def stats(
     data: Annotated[
         str,
         typer.Argument(metavar="DATA", help=f"The training set: {FORMS}."),
     ],
+    reading: ReadingOptions,
+    text: TextOptions,
     test: Annotated[list[str] | None, typer.Option(help="A test set; may be given more than once.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the label frequencies to this .png, .pdf or .svg.")] = None,
     labels_only: Annotated[bool, typer.Option("--labels-only", help="Do not count the terms of texts.")] = False,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
-    ngrams: Ngrams = None,
-    min_df: MinDf = None,
-    max_features: MaxFeatures = None,
-    analyzer: Analyzer = None,
-    stop_words: StopWords = None,
     json: show.JsonOption = False,
 ) -> None:
     """Print sizes, points per label, labels per point and the power law of labels.
@@ -87,20 +43,16 @@ def stats(
 
     Example: unmissed data stats train.txt.gz --test test.txt.gz
     """
-    from unmissed.data import TextFeatures
     from unmissed.data.survey import survey
 
-    text = TextFeatures(**text_options(ngrams, min_df, max_features, analyzer=analyzer, stop_words=stop_words))
     with show.progress_bar("reading") as progress:
         found = survey(
             data,
             test or [],
-            text=text,
-            columns=columns_of(text_column, labels_column, separator),
+            text=text.features(data),
             count_features=not labels_only,
-            header=not no_header,
-            one_based=one_based,
             progress=progress,
+            **reading.words(),
         )
     if figure is not None:
         from unmissed.reports.data_figures import draw_label_frequencies
@@ -113,24 +65,15 @@ def stats(
 
 
 @app.command()
+@with_groups
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="What to read: any form that `data stats` reads.")],
     target: Annotated[
         str, typer.Argument(metavar="DST", help="What to write: a folder, .txt or .jsonl[.gz|.xz], X.npz,Y.npz.")
     ],
+    reading: ReadingOptions,
+    text: TextOptions,
     like: Annotated[str | None, typer.Option(help="The training set, to give a test set its columns.")] = None,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    id_column: IdColumn = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
-    ngrams: Ngrams = None,
-    min_df: MinDf = None,
-    max_features: MaxFeatures = None,
-    analyzer: Analyzer = None,
-    stop_words: StopWords = None,
-    smooth_idf: SmoothIdf = False,
     jobs: Annotated[int, typer.Option(help="Text into a store: processes. No effect on the result.", min=1)] = 1,
     json: show.JsonOption = False,
 ) -> None:
@@ -148,35 +91,29 @@ def convert(
 
     Example: unmissed data convert posts.csv posts.jsonl --text-column body --labels-column tags
     """
-    from unmissed.data import TextFeatures, load, open_store, save
+    from unmissed.data import load, open_store, save
     from unmissed.data.documents import Reading
     from unmissed.data.large_text import convert_text
     from unmissed.data.sources import holds_text, target_form
 
     form = target_form(target)  # before the reading, which may take long
-    columns = columns_of(text_column, labels_column, separator, id_column)
-    reading = Reading(columns, not no_header)
+    how = Reading(reading.columns, not reading.no_header)
     if form == "json":
+        text.refuse(f"{target}: JSON lines keep texts as they are")
         if like is not None:
             raise InputError(f"{target}: JSON lines keep texts and labels as they are; leave out --like")
-        _convert_to_lines(source, target, reading, json)
+        _convert_to_lines(source, target, how, json)
         return
-    text = TextFeatures(**text_options(ngrams, min_df, max_features, smooth_idf, analyzer, stop_words))
+    if like is not None:
+        text.refuse(f"{like}: its features are used (--like)")
+    features = text.features(source)
     with show.stoppable(lambda: f"{target} was not written"), show.progress_bar("reading") as progress:
         training = None if like is None else load(like)
         if form == "store" and holds_text(source):
-            convert_text(source, target, text=text, like=training, reading=reading, n_jobs=jobs, progress=progress)
+            convert_text(source, target, text=features, like=training, reading=how, n_jobs=jobs, progress=progress)
             dataset = open_store(target)
         else:
-            dataset = load(
-                source,
-                like=training,
-                text=text,
-                columns=columns,
-                header=not no_header,
-                one_based=one_based,
-                progress=progress,
-            )
+            dataset = load(source, like=training, text=features, progress=progress, **reading.words())
     if form != "store" or not holds_text(source):
         with show.progress_bar("writing") as progress:
             save(dataset, target, progress=progress)
@@ -276,18 +213,6 @@ def verify(
     )
 
 
-def columns_of(
-    text: str | None = None, labels: str | None = None, separator: str | None = None, name: str | None = None
-) -> "Columns":
-    """Return the columns of a table: those that were named, the others by their defaults."""
-    from unmissed.data import Columns
-
-    if separator is not None:
-        separator = separator.replace("\\t", "\t").replace("\\n", "\n")
-    given = {"text": text, "labels": labels, "separator": separator, "id": name}
-    return Columns(**{one: value for one, value in given.items() if value is not None})
-
-
 def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) -> None:
     """Write documents as JSON lines."""
     from unmissed.data.forms import holds_text
@@ -300,33 +225,6 @@ def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) 
         show.print_json({"path": target, "n_samples": n_samples, "n_labels": n_labels})
     else:
         show.say(f"{target}: {n_samples:,} rows with their texts, {n_labels:,} labels")
-
-
-def text_options(
-    ngrams: str | None,
-    min_df: int | None,
-    max_features: int | None,
-    smooth_idf: bool = False,
-    analyzer: str | None = None,
-    stop_words: str | None = None,
-) -> dict[str, Any]:
-    """Return the options of text features that were given, as their constructor takes them."""
-    given: dict[str, Any] = {
-        "min_df": min_df,
-        "max_features": max_features,
-        "smooth": smooth_idf or None,
-        "analyzer": analyzer,
-    }
-    if ngrams is not None:
-        shortest, dash, longest = ngrams.partition("-")
-        if not shortest.isdecimal() or (dash and not longest.isdecimal()) or len(ngrams) > 9:
-            raise InputError(f"--ngrams is N or M-N, such as 2 or 3-5; got {ngrams!r}")
-        given["ngrams"] = (int(shortest), int(longest)) if dash else (1, int(shortest))
-    if stop_words is not None:
-        from unmissed.files import read_text
-
-        given["stop_words"] = stop_words if stop_words == "english" else read_text(stop_words).split()
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _short(path: str) -> str:

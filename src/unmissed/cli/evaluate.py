@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import IdColumn, LabelsColumn, Separator, columns_of
+from unmissed.cli.options import ReadingOptions, with_groups
 from unmissed.errors import InputError
 
 
@@ -42,6 +42,7 @@ class Averaged(StrEnum):
     ALL = "all"
 
 
+@with_groups
 def evaluate(
     ranking: Annotated[
         Path,
@@ -52,6 +53,7 @@ def evaluate(
         ),
     ],
     truth: Annotated[str, typer.Option(metavar="DATA", help="The data set whose rows were ranked, with its labels.")],
+    reading: ReadingOptions,
     train: Annotated[
         str | None,
         typer.Option(
@@ -72,11 +74,6 @@ def evaluate(
     pairs: Annotated[Path | None, typer.Option("--filter", help="Row and label per line that do not count.")] = None,
     filtered: Annotated[Sides, typer.Option(help="Where --filter takes them out.")] = Sides.RANKING,
     macro: Annotated[Averaged, typer.Option(help="Labels that macro averages go over.")] = Averaged.TRUE,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    id_column: IdColumn = None,
-    no_header: Annotated[bool, typer.Option("--no-header", help="XMC text without its first line of sizes.")] = False,
-    one_based: Annotated[bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.")] = False,
     json: show.JsonOption = False,
 ) -> None:
     """Print P, nDCG, PSP, PSnDCG, recall, coverage and macro averages of a ranking, with bootstrap intervals.
@@ -106,10 +103,8 @@ def evaluate(
             train,
             measuring,
             against=against,
-            columns=columns_of(None, labels_column, separator, id_column),
-            header=not no_header,
-            one_based=one_based,
             progress=progress,
+            **reading.words(),
         )
     if json:
         show.print_json(result)

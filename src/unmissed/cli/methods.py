@@ -56,7 +56,8 @@ def make_command(method: str, handler: Handler) -> Any:
 
     def call(**words: Any) -> None:
         params = {one.name: _value(one, words.pop(one.name)) for one in parameters}
-        handler(method, {name: value for name, value in params.items() if value is not _UNSET}, **words)
+        given = {name: value for name, value in params.items() if value is not _UNSET}
+        handler(method=method, params=given, **words)
 
     every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*positional, *options, *optional)]
     call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import LabelsColumn, NoHeader, OneBased, Separator, TextColumn, columns_of
+from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
+from unmissed.cli.train import load_training_set
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,10 +21,13 @@ def list_methods() -> list[str]:
     return list(known_methods())
 
 
+@with_groups
 def plan(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="Rows with labels, as train takes them; or a name of the catalogue.")
     ],
+    reading: ReadingOptions,
+    text: TextOptions,
     method: Annotated[
         str, typer.Option(help="A method that trains labels one by one.", autocompletion=list_methods)
     ] = "pw-dismec",
@@ -35,11 +39,6 @@ def plan(
         float | None, typer.Option(help="For a name of the catalogue: features that a row has, on average.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, other labels.", min=0)] = 0,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Train some labels on this machine and say what all of them will cost: time, memory, disk.
@@ -51,7 +50,6 @@ def plan(
 
     Example: unmissed plan Amazon-670K --values-per-row 76 --workers 1000
     """
-    from unmissed.data import load
     from unmissed.data.catalog import find
     from unmissed.models.registry import make_model
     from unmissed.runs.planning import make_plan, plan_entry
@@ -59,10 +57,7 @@ def plan(
     model = make_model(method, {"block_size": block_size})
     common: dict[str, Any] = {"n_workers": workers, "n_threads": threads, "n_sampled": sample, "seed": seed}
     if Path(data).exists() or "," in data:
-        with show.progress_bar("reading") as progress:
-            columns = columns_of(text_column, labels_column, separator)
-            dataset = load(data, columns=columns, header=not no_header, one_based=one_based, progress=progress)
-        found = make_plan(model, dataset, **common)
+        found = make_plan(model, load_training_set(data, text, reading), **common)
     else:
         entry = find(data)
         if values_per_row is None:

@@ -6,13 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import IdColumn, NoHeader, OneBased, TextColumn, columns_of
-from unmissed.cli.train import cluster_executor
+from unmissed.cli.options import Jobs, ReadingOptions, with_groups
+from unmissed.cli.train import RunPath, cluster_executor
 from unmissed.errors import InputError
 
 
+@with_groups
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    run: RunPath,
+    reading: ReadingOptions,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -29,14 +31,10 @@ def predict(
             "--out", "-o", help="Write .npz, .tsv, .csv or .jsonl by its suffix; without a suffix .npz and .tsv."
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")] = None,
+    jobs: Jobs = None,
     cluster: Annotated[
         str | None, typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store, with --out.")
     ] = None,
-    text_column: TextColumn = None,
-    id_column: IdColumn = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
@@ -64,10 +62,7 @@ def predict(
     ids = None
     if data is not None and cluster is None:
         with show.progress_bar("reading") as progress:
-            columns = columns_of(text_column, name=id_column)
-            rows, ids = read_rows(
-                opened, data, columns=columns, header=not no_header, one_based=one_based, progress=progress
-            )
+            rows, ids = read_rows(opened, data, progress=progress, **reading.words())
     with show.progress_bar("ranking rows") as progress, cluster_executor(cluster) as executor:
         if executor is None:
             ranking = predict_rows(opened, rows, top, progress=progress)

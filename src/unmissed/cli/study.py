@@ -1,11 +1,12 @@
 """`unmissed study`: the paper's tables and figures, regenerated, and what missing labels do to your data."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from unmissed.cli import show
+from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
 from unmissed.errors import InputError
 
 app = typer.Typer(
@@ -93,16 +94,17 @@ def mnist(
 
 
 @app.command()
+@with_groups
 def missing(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Rows to train on; their labels count as complete.")],
     test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to test on; their labels count as complete.")],
     out: OutOption,
+    reading: ReadingOptions,
+    text: TextOptions,
     a: Annotated[float, typer.Option("--a", help="A of the propensities by which labels are dropped.")] = 0.55,
     b: Annotated[float, typer.Option("--b", help="B of these propensities.")] = 1.5,
     seeds: Annotated[int, typer.Option(help="How often labels are dropped and models trained.")] = 3,
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores if not given.")] = None,
-    min_df: Annotated[int | None, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = None,
-    max_features: Annotated[int | None, typer.Option(help="For text: keep the most frequent words.", min=1)] = None,
     name: Annotated[str | None, typer.Option(help="The name of the data set; that of its folder if none.")] = None,
     as_json: show.JsonOption = False,
 ) -> None:
@@ -115,19 +117,21 @@ def missing(
 
     Example: unmissed study missing train.txt.gz test.txt.gz --out missing
     """
-    from unmissed.data import TextFeatures
-    from unmissed.data.sources import holds_text
     from unmissed.studies.missing import Settings
     from unmissed.studies.missing_report import study_missing
 
-    options: dict[str, Any] = {"min_df": min_df, "max_features": max_features}
-    options = {option: value for option, value in options.items() if value}
-    if options and not holds_text(train):
-        raise InputError(f"{train}: holds features already; --min-df and --max-features are for text")
-    text = TextFeatures(**options) if holds_text(train) else None
+    features = text.features(train)
     with show.progress_bar("training") as progress:
         study, files = study_missing(
-            train, test, out, Settings(a, b, seeds), text=text, name=name, workers=workers, progress=progress
+            train,
+            test,
+            out,
+            Settings(a, b, seeds),
+            text=features,
+            reading=reading.words(),
+            name=name,
+            workers=workers,
+            progress=progress,
         )
     if as_json:
         show.print_json({**study, "files": [str(path) for path in files]})
@@ -138,26 +142,26 @@ def missing(
 
 
 @app.command()
+@with_groups
 def paper(
     out: OutOption,
     data: Annotated[
         Path, typer.Option(help="A folder with a folder per data set (train, test), and mnist.", file_okay=False)
     ],
+    text: TextOptions,
     methods: Annotated[list[str] | None, typer.Option("--methods", help="As in compare; all if none.")] = None,
     parts: Annotated[str, typer.Option(help="What to make, with commas between.")] = "losses,mnist,compare",
     time_limit: Annotated[str | None, typer.Option(help="The most time for one method: 90s, 50m, 2h.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
     seeds: Annotated[int, typer.Option(help="Trainings per loss and propensity on digits.", min=1)] = 3,
-    min_df: Annotated[int, typer.Option(help="For text: leave out words of fewer texts.", min=1)] = 3,
-    max_features: Annotated[int, typer.Option(help="For text: keep the most frequent words.", min=1)] = 100_000,
-    smooth_idf: Annotated[bool, typer.Option("--smooth-idf", help="For text: scikit-learn's smoothed idf.")] = False,
     jobs: Annotated[int | None, typer.Option(help="Threads of one method, processes for digits.")] = None,
     as_json: show.JsonOption = False,
 ) -> None:
     """Make every table and figure of the paper from the data sets in a folder, with a page that lists them.
 
     Each data set is compared as by `unmissed compare`, into a folder of its own; the losses and digits studies are
-    those of `unmissed study losses` and `unmissed study mnist`. Finished work is kept; the same call goes on.
+    those of `unmissed study losses` and `unmissed study mnist`. Finished work is kept; the same call goes on. Of texts,
+    the 100,000 most frequent terms that at least 3 documents have are kept, if not told otherwise.
 
     Example: unmissed study paper --data data/ --out paper --time-limit 2h
     """
@@ -183,7 +187,7 @@ def paper(
         Comparison(read_contenders(methods or ()), limits=limits, n_jobs=jobs),
         parts=[part for part in parts.split(",") if part],
         digits=replace(Settings(), seeds=seeds, epochs=10 if has_digits else 100),
-        text=TextFeatures(min_df=min_df, max_features=max_features, smooth=smooth_idf),
+        text=TextFeatures(**{"min_df": 3, "max_features": 100_000, **text.given()}),
         workers=jobs,
         stage=show.progress_bar,
     )

@@ -8,23 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import (
-    FORMS,
-    Analyzer,
-    LabelsColumn,
-    MaxFeatures,
-    MinDf,
-    Ngrams,
-    NoHeader,
-    OneBased,
-    Separator,
-    SmoothIdf,
-    StopWords,
-    TextColumn,
-    columns_of,
-    text_options,
-)
+from unmissed.cli.data import FORMS
 from unmissed.cli.methods import Methods, flag_of
+from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, with_groups
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,26 +31,17 @@ OldRows = Annotated[
     list[str] | None,
     typer.Option(metavar="DATA", help="What the run was trained on, if it is no longer where it was; may be repeated."),
 ]
-Jobs = Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")]
 
 
+@with_groups
 def train_method(
     method: str,
     params: dict[str, Any],
     ctx: typer.Context,
     data: Data,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun.")],
-    ngrams: Ngrams = None,
-    min_df: MinDf = None,
-    max_features: MaxFeatures = None,
-    smooth_idf: SmoothIdf = False,
-    analyzer: Analyzer = None,
-    stop_words: StopWords = None,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
+    reading: ReadingOptions,
+    text: TextOptions,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Look on held-out rows first whether the plain method is better.")
     ] = True,
@@ -108,9 +85,7 @@ def train_method(
 
     model = make_model(method, params)
     part = _share(share, time, finish)
-    text = text_options(ngrams, min_df, max_features, smooth_idf, analyzer, stop_words)
-    columns = columns_of(text_column, labels_column, separator)
-    dataset = load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
+    dataset = load_training_set(data, text, reading)
     if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
         _warn_of_loss(model, dataset)
     bar = show.progress_bar(f"training {model.unit}")
@@ -156,19 +131,16 @@ app = typer.Typer(
 )
 
 
+@with_groups
 def extend(
     run: RunPath,
     data: Data,
+    reading: ReadingOptions,
     old_rows: OldRows = None,
     without_old_rows: Annotated[
         bool, typer.Option("--without-old-rows", help="New labels learn from DATA alone, which makes them too likely.")
     ] = False,
     jobs: Jobs = None,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Train the labels of a data set that a run does not have yet; its other labels are not touched.
@@ -186,8 +158,7 @@ def extend(
     from unmissed.runs.training import new_columns
 
     found = open_run(run)
-    columns = columns_of(text_column, labels_column, separator)
-    dataset = load_rows(found, data, columns=columns, header=not no_header, one_based=one_based)
+    dataset = load_rows(found, data, reading)
     if without_old_rows:
         counts = dataset.label_counts[new_columns(found, dataset)]
         show.say(
@@ -210,12 +181,12 @@ def kept_of(run: Path) -> str:
     return f"{run} keeps {n_pieces:,} finished pieces; the same command goes on where it stopped"
 
 
-def load_rows(run: "Run", data: str, **reading: Any) -> "Dataset":
+def load_rows(run: "Run", data: str, reading: ReadingOptions) -> "Dataset":
     """Read a data set whose texts go through a run's features."""
     from unmissed.data import load
 
     with show.progress_bar("reading") as progress:
-        return load(data, text=run.text, progress=progress, **reading)
+        return load(data, text=run.text, progress=progress, **reading.words())
 
 
 @contextmanager
@@ -263,16 +234,13 @@ def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: boo
         raise typer.Exit(3)
 
 
-def load_training_set(data: str, text: dict[str, Any], **reading: Any) -> Any:
+def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> "Dataset":
     """Read a data set from which features of text are learned; options of text are refused for anything else."""
-    from unmissed.data import TextFeatures, load
-    from unmissed.data.forms import holds_text
+    from unmissed.data import load
 
-    if text and not holds_text(data):
-        names = ", ".join("--" + name.replace("_", "-") for name in text)
-        raise InputError(f"{data}: holds features already; {names} is for text")
+    features = text.features(data)
     with show.progress_bar("reading") as progress:
-        return load(data, text=TextFeatures(**text), progress=progress, **reading)
+        return load(data, text=features, progress=progress, **reading.words())
 
 
 def tell(run: "Run", json: bool) -> None:

@@ -1,31 +1,21 @@
 """`unmissed tune`: choose weighting and C, or other parameters, on held-out rows."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import (
-    Analyzer,
-    LabelsColumn,
-    MaxFeatures,
-    MinDf,
-    Ngrams,
-    NoHeader,
-    OneBased,
-    Separator,
-    SmoothIdf,
-    StopWords,
-    TextColumn,
-    columns_of,
-    text_options,
-)
 from unmissed.cli.methods import flag_of
-from unmissed.cli.train import Data, Jobs, load_training_set, tell_choice
+from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, with_groups
+from unmissed.cli.train import Data, load_training_set, tell_choice
 
 
+@with_groups
 def tune(
     data: Data,
+    reading: ReadingOptions,
+    text: TextOptions,
     method: Annotated[str, typer.Option(help="The method whose parameters are chosen.")] = "pw-dismec",
     metric: Annotated[str, typer.Option(help="What is to be raised: P, nDCG, PSP, PSnDCG or recall @k.")] = "PSP@5",
     keep: Annotated[str, typer.Option(help="What must not fall below that of the plain method.")] = "P@1",
@@ -38,17 +28,6 @@ def tune(
     labels: Annotated[int, typer.Option(help="Compare on at most so many labels.", min=2)] = 2_000,
     seed: Annotated[int, typer.Option(help="The seed of the split and the samples.", min=0)] = 0,
     jobs: Jobs = None,
-    ngrams: Ngrams = None,
-    min_df: MinDf = None,
-    max_features: MaxFeatures = None,
-    smooth_idf: SmoothIdf = False,
-    analyzer: Analyzer = None,
-    stop_words: StopWords = None,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Choose a method's parameters on held-out training rows, and say what the choice gains and costs.
@@ -71,9 +50,7 @@ def tune(
     params: dict[str, Any] = {"propensity": parse(propensity)} if propensity is not None else {}
     if jobs is not None:
         params["n_jobs"] = jobs
-    columns = columns_of(text_column, labels_column, separator)
-    text = text_options(ngrams, min_df, max_features, smooth_idf, analyzer, stop_words)
-    dataset = load_training_set(data, text, columns=columns, header=not no_header, one_based=one_based)
+    dataset = load_training_set(data, text, reading)
     sampling = Sampling(most_fit=rows, most_labels=labels, seed=seed)
     with show.progress_bar("trying candidates") as progress:
         found = tune_method(method, dataset, params, tried, goal=goal, sampling=sampling, progress=progress)
@@ -81,5 +58,7 @@ def tune(
         show.print_json({"data": data, "method": method, **found.to_json()})
         return
     tell_choice(found.to_json())
-    words = " ".join(f"{flag_of(name)} {value}" for name, value in found.params.items())
-    show.say(f"unmissed train {method} {data} --run DIR {words}")
+    words = ["unmissed", "train", method, data, "--run", "DIR", *given_words(reading, text)]
+    words += [word for name, value in found.params.items() for word in (flag_of(name), str(value))]
+    words += [] if propensity is None else ["--propensity", propensity]
+    show.say(shlex.join(words))

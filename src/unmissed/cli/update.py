@@ -1,20 +1,17 @@
 """`unmissed update`: train a run anew with rows that came later."""
 
 from unmissed.cli import show
-from unmissed.cli.data import LabelsColumn, NoHeader, OneBased, Separator, TextColumn, columns_of
-from unmissed.cli.train import Data, Jobs, OldRows, RunPath, load_rows, tell
+from unmissed.cli.options import Jobs, ReadingOptions, with_groups
+from unmissed.cli.train import Data, OldRows, RunPath, load_rows, tell
 
 
+@with_groups
 def update(
     run: RunPath,
     data: Data,
+    reading: ReadingOptions,
     old_rows: OldRows = None,
     jobs: Jobs = None,
-    text_column: TextColumn = None,
-    labels_column: LabelsColumn = None,
-    separator: Separator = None,
-    no_header: NoHeader = False,
-    one_based: OneBased = False,
     json: show.JsonOption = False,
 ) -> None:
     """Train all labels of a run, and new ones, on its old rows and DATA together, by the same recipe.
@@ -31,8 +28,7 @@ def update(
     from unmissed.runs.updating import recover
 
     recover(run)
-    columns = columns_of(text_column, labels_column, separator)
-    dataset = load_rows(open_run(run), data, columns=columns, header=not no_header, one_based=one_based)
+    dataset = load_rows(open_run(run), data, reading)
     with show.progress_bar("training") as progress:
         trained = update_run(run, dataset, old_rows=old_rows or [], n_jobs=jobs, progress=progress)
     if not json:
