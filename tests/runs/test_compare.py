@@ -78,6 +78,7 @@ def test_results_say_what_was_spent_and_on_what(done):
     for one in results["methods"]:
         assert one["state"] == "finished"
         assert one["seconds"]["train"] > 0
+        assert one["seconds"]["processor"] > 0
         assert one["seconds"]["predict"] > 0
         assert one["peak_bytes"] > 2**20
         assert one["deciles"]

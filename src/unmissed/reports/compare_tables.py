@@ -91,16 +91,27 @@ def cost_table(results: Results) -> Grid:
             [
                 Cell(one["title"]),
                 number(seconds.get("train"), "{:,.1f}"),
+                number(seconds.get("processor"), "{:,.1f}"),
                 number(n_test / ranked if ranked else None, "{:,.0f}"),
                 number(_scaled(one.get("peak_bytes"), 2**20), "{:,.0f}"),
                 number(_scaled(one.get("disk_bytes"), 2**20), "{:,.2f}"),
                 Cell(ended),
             ]
         )
-    columns = ["method", "training, s", "rows ranked per s", "peak memory, MiB", "model on disk, MiB", "ended"]
+    columns = [
+        "method",
+        "training, s",
+        "processor, s",
+        "rows ranked per s",
+        "peak memory, MiB",
+        "model on disk, MiB",
+        "ended",
+    ]
     notes = [
         f"Wall seconds on {results['made_with']['cores']} cores, one process per method, data read and kernels "
-        "compiled beforehand. Peak memory is the most that the process had resident while it trained."
+        "compiled beforehand, and the seconds of all cores together, which other work on the machine changes less; of "
+        "a method that was interrupted, those of its last start. Peak memory is the most that the process had resident "
+        "while it trained."
     ]
     return Grid("cost", "Time, memory and size", columns, rows, notes)
 

@@ -54,9 +54,9 @@ class Bout:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             say(("training", 0, None))
-            begin = time.perf_counter()
+            begin, processor = time.perf_counter(), time.process_time()
             run = train(self._model(), rows, self.folder / "run", progress=lambda *done: say(("training", *done)))
-            seconds = {"train": time.perf_counter() - begin}
+            seconds = {"train": time.perf_counter() - begin, "processor": time.process_time() - processor}
             peak = peak_bytes()
             begin = time.perf_counter()
             ranking = predict(run, asked.X, self.depth, progress=lambda *done: say(("ranking", *done)))
