@@ -68,9 +68,10 @@ model = PLT(folder + "/model", threads=threads, seed=0)
 begin, processor = time.perf_counter(), time.process_time()
 model.fit(X, labels)
 training = time.perf_counter() - begin, time.process_time() - processor
+model = PLT(folder + "/model", threads=1)
 model.load()
 begin = time.process_time()
-top = [list(map(int, row)) for row in model.predict(X_test, top_k=5, threads=1)]
+top = [list(map(int, row)) for row in model.predict(X_test, top_k=5)]
 done(top, training, time.process_time() - begin, X_test.shape[0])
 """,
 }
@@ -92,8 +93,9 @@ def run_rival(name: str, python: str, X: Any, Y: Any, X_test: Any, threads: int 
         for file, matrix in (("X", X), ("Y", Y), ("X_test", X_test)):
             sp.save_npz(f"{folder}/{file}.npz", sp.csr_matrix(matrix), compressed=False)
         script = _COMMON + _SCRIPTS[name]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run([python, "-c", script, folder, str(threads)], check=True, **quiet)
+        done = subprocess.run([python, "-c", script, folder, str(threads)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{name} failed: {done.stderr.strip()[-2000:]}")
         out = json.loads(Path(folder, "out.json").read_text())
     top = np.full((len(out["top"]), 5), -1)
     for row, labels in enumerate(out["top"]):
