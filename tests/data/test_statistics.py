@@ -102,6 +102,12 @@ def test_the_catalogue_knows_the_papers_six_data_sets():
     assert (catalog.find("WikiLSHTC-325K").a, catalog.find("WikiLSHTC-325K").b) == (0.5, 0.4)
 
 
+def test_a_data_set_beyond_the_paper_is_found_by_name_and_is_not_of_its_table():
+    entry = catalog.find("amazon-3m")
+    assert (entry.n_labels, entry.a, entry.b) == (2_812_281, 0.6, 2.6)
+    assert entry not in catalog.known()
+
+
 @pytest.mark.parametrize("entry", catalog.known(), ids=lambda entry: entry.name)
 def test_the_catalogues_figures_agree_with_each_other(entry):
     """Marks over labels is APpL, counted by the table over the training rows or over all rows."""
