@@ -1,24 +1,26 @@
-"""Write the page of results from comparisons: `python docs/results.py DIR [--without cost]`.
+"""Write the page of results, and README's table, from comparisons: `python docs/results.py DIR [--without cost]`.
 
 DIR holds a folder per data set, as `unmissed compare` or `unmissed study paper` leaves them.
 """
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
 from unmissed.reports.compare_tables import all_tables
 from unmissed.reports.grids import to_markdown
+from unmissed.reports.paper import summary
 from unmissed.runs.compare import read_results
 
 HERE = Path(__file__).parent
 TABLES = ("main", "plain", "claims", "published", "cost")
 HEAD = """# Results
 
-Made by `unmissed study paper --data DATA --out DIR` and `python docs/results.py DIR`: all methods with their default
-parameters, percent, on the observed test labels; labels unknown to training are left out. The best figure is bold; ≈
-marks those that are not clearly behind it. What PSP, P and the others mean is in [metrics](metrics.md), how they are
-measured in [comparing methods](compare.md).
+Made by `unmissed study paper --data DATA --out DIR`, or `unmissed compare` for one data set, and then
+`python docs/results.py DIR`. Percent, on the observed test labels; labels unknown to training are left out. Parameters
+are the defaults where none is named. The best figure is bold; ≈ marks those that are not clearly behind it. What PSP, P
+and the others mean is in [metrics](metrics.md), how they are measured in [comparing methods](compare.md).
 """
 
 
@@ -28,9 +30,11 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", default=[], choices=TABLES)
     options = parser.parse_args()
     parts = [HEAD]
+    everything = {}
     for path in sorted(options.folder.glob("*/results.json")):
         results = read_results(path.parent)
         name = results["data"]["name"]
+        everything[name] = results
         tables = all_tables(results)
         data = results["data"]
         parts.append(f"## {name}\n")
@@ -42,7 +46,12 @@ def main() -> None:
         picture = HERE / "img" / f"gains-{name}.svg"
         shutil.copyfile(path.parent / "figures" / "gains.svg", picture)
         parts.append(f"```{{image}} img/{picture.name}\n:alt: Gain over DiSMEC on {name}\n:width: 32rem\n```\n")
-    (HERE / "results.md").write_text("\n".join(parts), encoding="utf-8")
+    short = to_markdown(summary(everything))
+    (HERE / "results.md").write_text("\n".join([parts[0], short, *parts[1:]]), encoding="utf-8")
+    readme = HERE.parent / "README.md"
+    table = "\n".join(line for line in short.splitlines() if line.startswith("|"))
+    marked = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
+    readme.write_text(marked.sub(lambda _: table + "\n", readme.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

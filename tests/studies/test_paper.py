@@ -8,7 +8,7 @@ from tests.reports.results import make_results
 from unmissed.errors import InputError
 from unmissed.reports.compare_figures import TITLES
 from unmissed.reports.compare_tables import all_tables
-from unmissed.reports.paper import entries_of, joined_main, write_contents
+from unmissed.reports.paper import entries_of, joined_main, summary, write_contents
 from unmissed.studies import paper
 from unmissed.studies.mnist import Settings
 from unmissed.studies.paper import study_paper
@@ -29,6 +29,17 @@ def test_the_joined_table_has_a_row_per_data_set_and_metric_and_a_column_per_met
     assert len(grid.rows) == 10
     assert grid.rows[0][2].best
     assert grid.rows[0][5].text == "–", "a method that was stopped"
+
+
+def test_the_summary_has_two_figures_per_data_set_and_joins_methods_whose_numbers_differ():
+    one, two = make_results(), make_results()
+    one["methods"][2] |= {"key": "parabel:n_trees=1", "title": "Parabel, n_trees 1"}
+    grid = summary({"a": one, "b": two})
+    assert grid.columns == ["method", "a P@1", "a PSP@5", "b P@1", "b PSP@5"]
+    assert [row[0].text for row in grid.rows] == ["DiSMEC", "PW-DiSMEC, tail", "Parabel", "Popularity"]
+    assert [cell.best for cell in grid.rows[1]] == [False, True, True, True, True]
+    assert sum(cell.best for row in grid.rows for cell in row) == 4
+    assert grid.rows[0][2].value == 100 * one["methods"][0]["figures"]["PSP@5"]["value"]
 
 
 def test_links_lead_to_anchors_of_the_pages(tmp_path):

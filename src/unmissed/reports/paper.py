@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from unmissed.archive import write_text
 from unmissed.reports.compare_tables import Results, data_table, main_table
-from unmissed.reports.grids import Cell, Grid, to_latex, to_markdown
+from unmissed.reports.grids import Cell, Grid, number, to_latex, to_markdown
 from unmissed.reports.pages import render
 
 
@@ -29,7 +30,7 @@ class Entry(NamedTuple):
 
 def write_contents(results: Mapping[str, Results], made: Mapping[str, Sequence[Path]], out: Path) -> Path:
     """Write `index.html` and the tables that join all data sets; return the page."""
-    tables = {grid.name: grid for grid in (joined_data(results), joined_main(results)) if grid.rows}
+    tables = {grid.name: grid for grid in (summary(results), joined_data(results), joined_main(results)) if grid.rows}
     (out / "tables").mkdir(parents=True, exist_ok=True)
     for name, grid in tables.items():
         write_text(out / "tables" / f"{name}.md", to_markdown(grid))
@@ -61,6 +62,32 @@ def entries_of(results: Mapping[str, Results], made: Mapping[str, Sequence[Path]
         ),
         Entry("Figure 4", "P@k and nDCG@k by method", each("figure-vanilla")),
     ]
+
+
+def summary(results: Mapping[str, Results]) -> Grid:
+    """Return two figures per data set, the first P and the last PSP, by method; numbers among its settings left out."""
+    figures: dict[str, dict[str, Cell]] = {}
+    columns: list[str] = []
+    for name, each in results.items():
+        cutoffs = each["settings"]["k"]
+        for metric in (f"P@{cutoffs[0]}", f"PSP@{cutoffs[-1]}"):
+            columns.append(f"{name} {metric}")
+            found: dict[str, float] = {}
+            for one in each["methods"]:
+                value = one.get("figures", {}).get(metric, {}).get("value")
+                if value is not None:
+                    found.setdefault(_short_title(one), 100 * value)
+            for title, value in found.items():
+                cell = number(value, best=value == max(found.values()))
+                figures.setdefault(title, {})[columns[-1]] = cell
+    rows = [[Cell(title), *(own.get(column, Cell("–")) for column in columns)] for title, own in figures.items()]
+    return Grid("summary", "In short: precision, and propensity-scored precision, percent", ["method", *columns], rows)
+
+
+def _short_title(one: Mapping[str, Any]) -> str:
+    """Return a method's name and, where it has one, its weighting."""
+    weighting = re.search(r"weighting=([^,]+)", one["key"])
+    return ", ".join([one["title"].split(",")[0], *(weighting.groups() if weighting else ())])
 
 
 def joined_data(results: Mapping[str, Results]) -> Grid:
