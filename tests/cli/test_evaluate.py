@@ -171,7 +171,12 @@ def test_a_table_of_propensities_needs_no_training_set(case, capsys):
     with pytest.raises(SystemExit) as ended:
         run(words)
     assert ended.value.code == 2
-    assert "propensities come from the counts of the training set" in capsys.readouterr().err
+    assert "name it (--train), or a table of propensities (--propensity table:FILE)" in capsys.readouterr().err
+    np.savetxt(folder / "short.txt", np.linspace(0.1, 1, 19))
+    with pytest.raises(SystemExit) as ended:
+        run([*words, "--propensity", f"table:{folder / 'short.txt'}"])
+    assert ended.value.code == 2
+    assert "test.txt: has 20 labels; the table has 19 propensities" in capsys.readouterr().err
 
 
 def test_marks_of_labels_unknown_to_training_are_counted_and_named(tmp_path, capsys):

@@ -126,11 +126,14 @@ def test_a_threshold_leaves_out_what_scores_less(text_run, capsys):
     assert json.loads(said(capsys, *words, scores[0] + 1)) == [[]]
 
 
-def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, capsys):
+def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path, capsys):
     assert "one of them" in refused(capsys, "predict", text_run.folder)
     assert "one of them" in refused(capsys, "predict", text_run.folder, "x.txt", "--text", "cod")
     assert "not trained on text" in refused(capsys, "predict", run.folder, "--text", "cod")
     assert "not the name of a file" in refused(capsys, "predict", text_run.folder, "--text", "cod", "--out", ".")
+    for name in ("best.xlsx", "best.json", "best.csv.gz"):
+        line = refused(capsys, "predict", text_run.folder, "--text", "cod", "--out", tmp_path / name)
+        assert f"cannot write .{name.rpartition('.')[2]}; expected .npz, .tsv, .csv or .jsonl" in line
 
 
 def test_it_speaks_json(text_run, tmp_path, capsys):

@@ -103,7 +103,8 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path):
     found = load(tmp_path / "a.csv", columns=Columns("2", "3"), header=False)
     assert found.label_names == ["fish", "law", "sea"]
     reading = Reading(Columns("2", "3", id="1"), header=False)
-    assert reading.texts_and_ids(tmp_path / "a.csv") == (["cod net", "judge"], ["7", "8"])
+    texts, ids = reading.texts_and_ids(tmp_path / "a.csv")
+    assert (list(texts), ids) == (["cod net", "judge"], ["7", "8"])
 
 
 @pytest.mark.parametrize(
@@ -177,17 +178,23 @@ def test_a_line_of_more_fields_than_memory_has_room_for_is_refused(tmp_path, mon
 
 def test_ids_must_be_there_where_they_are_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "key": 1}\n{"text": "y"}\n')
-    assert Reading().texts_and_ids(tmp_path / "a.jsonl")[1] is None
+    assert read_ids(Reading(), tmp_path / "a.jsonl") == []
     with pytest.raises(InputError, match="not every row has 'key'"):
-        Reading(Columns(id="key")).texts_and_ids(tmp_path / "a.jsonl")
+        read_ids(Reading(Columns(id="key")), tmp_path / "a.jsonl")
     (tmp_path / "a.csv").write_text("text\nx\n")
     with pytest.raises(InputError, match=r"no column 'key'.*--id-column"):
-        Reading(Columns(id="key")).texts_and_ids(tmp_path / "a.csv")
+        read_ids(Reading(Columns(id="key")), tmp_path / "a.csv")
+
+
+def read_ids(reading, source):
+    texts, ids = reading.texts_and_ids(source)
+    list(texts)  # the ids are complete when all texts are taken
+    return ids
 
 
 def test_folders_of_texts_name_documents_and_refuse_labels_without_a_text(tmp_path):
     source = written("folder", tmp_path)
-    assert Reading().texts_and_ids(source)[1] == ["0", "1", "2", "3"]
+    assert read_ids(Reading(), source) == ["0", "1", "2", "3"]
     (source / "9.tags").write_text("x\n")
     with pytest.raises(InputError, match=r"9\.tags: holds labels, but there is no 9\.txt"):
         load(source)
@@ -215,6 +222,13 @@ def test_a_missing_file_names_the_one_most_like_it(tmp_path):
     (tmp_path / "train.csv").write_text("text,labels\n")
     with pytest.raises(InputError, match=r"trian\.csv: no such file or folder; did you mean 'train\.csv'\?"):
         load(tmp_path / "trian.csv")
+
+
+def test_a_missing_column_names_the_one_most_like_it(tmp_path):
+    (tmp_path / "a.csv").write_text("description,labels\n")
+    expected = r"no column 'descripton'; the columns are .*\(--text-column names one\); did you mean 'description'\?"
+    with pytest.raises(InputError, match=expected):
+        load(tmp_path / "a.csv", text="descripton")
 
 
 def test_columns_are_names_and_separators_are_something():

@@ -34,6 +34,16 @@ def test_lists_of_names_become_classes():
         model.score(X, [["sport"]] * len(TEXTS))
 
 
+@pytest.mark.parametrize("make", [lambda: DiSMEC(n_jobs=1), lambda: LEML(n_components=2, n_jobs=1)])
+def test_labels_are_taken_under_scikit_learns_name_too(make):
+    X = TextFeatures().fit_transform(TEXTS)
+    model, same = make().fit(X, y=TAGS), make().fit(X, TAGS)
+    assert np.array_equal(model.rank(X, 3).scores, same.rank(X, 3).scores)
+    assert model.score(X, y=TAGS) == same.score(X, TAGS)
+    with pytest.raises(InputError, match="given twice, as Y and as y"):
+        make().fit(X, TAGS, y=TAGS)
+
+
 def test_frames_name_features_and_labels_and_other_columns_are_refused():
     X = pd.DataFrame(TextFeatures().fit_transform(TEXTS).toarray(), columns=list("abcdefghi"))
     Y = pd.DataFrame({name: [name in tags for tags in TAGS] for name in ("fish", "food", "law", "trade")})

@@ -86,6 +86,17 @@ def test_labels_that_were_added_stay_behind_those_before_them(tmp_path):
     assert np.array_equal(run.label_counts, [*expected, MORE.label_counts[11]])
 
 
+def test_rows_that_extend_has_seen_can_still_teach_the_labels_before(tmp_path):
+    train("popularity", TRAIN, tmp_path / "run")
+    extend(tmp_path / "run", MORE, old_rows=[TRAIN])
+    run = update(tmp_path / "run", MORE, old_rows=[TRAIN])
+    assert [part.n_samples for part in run.parts] == [130]
+    assert [source.n_samples for source in sources_of(run)] == [80, 50]
+    assert run.label_counts[:11].tolist() == (TRAIN.label_counts + MORE.label_counts)[:11].tolist()
+    with pytest.raises(InputError, match="trained on these rows already"):
+        update(tmp_path / "run", MORE, old_rows=[TRAIN])
+
+
 def test_names_are_put_right_after_a_kill_between_two_of_them(tmp_path):
     train("popularity", TRAIN, tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / ".run.replaced.part")

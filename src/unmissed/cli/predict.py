@@ -51,28 +51,29 @@ def predict(
     """
     from unmissed.runs import open_run
     from unmissed.runs.parts import predict_parts
-    from unmissed.runs.prediction import cut, label_entry, read_rows, table_lines, write_ranking
+    from unmissed.runs.prediction import cut, label_entry, ranking_files, read_rows, table_lines, write_ranking
     from unmissed.runs.prediction import predict as predict_rows
 
     if (data is None) == (text is None):
         raise InputError("predict takes rows to rank or --text, one of them")
+    if out is not None:
+        ranking_files(out)  # before the ranking, which may take long
     opened = open_run(run)
     opened.model.with_jobs(jobs)
     rows: Any = [text]
-    ids = None
-    if data is not None and cluster is None:
-        with show.progress_bar("reading") as progress:
-            rows, ids = read_rows(opened, data, progress=progress, **reading.words())
+    ids: list[str] = []
     with show.progress_bar("ranking rows") as progress, cluster_executor(cluster) as executor:
         if executor is None:
+            if data is not None:
+                rows, ids = read_rows(opened, data, progress=progress, **reading.words())
             ranking = predict_rows(opened, rows, top, progress=progress)
         else:
             if data is None or out is None:
                 raise InputError("--cluster ranks the rows of a store, DATA, into a file, --out")
             ranking = predict_parts(opened, data, top, out, executor=executor, progress=progress)
-        ranking = cut(ranking, threshold).of_rows(ids)
+        ranking = cut(ranking, threshold).of_rows(ids or None)
     if out is not None:
-        written = write_ranking(opened, ranking, out, ids=ids)
+        written = write_ranking(opened, ranking, out, ids=ids or None)
         if json:
             show.print_json(
                 {"n_samples": ranking.n_samples, "k": ranking.k, **{one.suffix[1:]: str(one) for one in written}}
@@ -87,5 +88,5 @@ def predict(
             ]
         )
     else:
-        for line in table_lines(opened, ranking, ids):
+        for line in table_lines(opened, ranking, ids or None):
             show.say(line)

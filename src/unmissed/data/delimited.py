@@ -9,7 +9,7 @@ from typing import Any
 
 from unmissed.data.columns import Columns, LabelCells
 from unmissed.data.streams import bare_suffix, lines
-from unmissed.errors import InputError
+from unmissed.errors import InputError, did_you_mean
 from unmissed.progress import Progress, silent
 
 _LONGEST = 1 << 26  # characters of a field; a quote that is never closed would swallow the rest of the file
@@ -61,7 +61,10 @@ def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Col
         if names.count(name) != 1:
             held = ", ".join(repr(one[:40]) for one in names[:20])
             what = "no column" if name not in names else "more than one column"
-            raise InputError(f"{where}: there is {what} {name!r}; the columns are {held} ({options[name]} names one)")
+            near = did_you_mean(name, names) if name not in names else ""
+            raise InputError(
+                f"{where}: there is {what} {name!r}; the columns are {held} ({options[name]} names one){near}"
+            )
     return {name: names.index(name) for name in wanted}
 
 

@@ -39,17 +39,26 @@ class Reading(NamedTuple):
         reader = {"parquet": parquet.documents, "folder": text_folder.documents, "frame": parquet.frame_documents}[form]
         return reader(source, self.columns, needed, progress=progress)
 
-    def texts_and_ids(self, source: Source, progress: Progress = silent) -> tuple[list[str], list[str] | None]:
-        """Read texts and the names of rows; None where not every row has one. Labels need not be there."""
-        texts, ids = [], []
+    def texts_and_ids(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[str]]:
+        """Give texts one by one, and a list that gets the names of their rows; labels need not be there.
+
+        The list is complete when all texts have been taken, and empty where not every row has a name.
+        """
+        ids: list[str] = []
+        return self._named_texts(source, ids, progress), ids
+
+    def _named_texts(self, source: Source, ids: list[str], progress: Progress) -> Iterator[str]:
+        n_texts = 0
         for where, document in self.documents(source, [self.columns.text], progress):
-            texts.append(self.columns.text_of(where, document))
+            n_texts += 1
             name = self.columns.id_of(document)
             if name is not None:
                 ids.append(name)
-        if self.columns.id != Columns.id and len(ids) != len(texts):
-            raise InputError(f"{source}: not every row has {self.columns.id!r}, a string or a whole number")
-        return texts, ids if len(ids) == len(texts) else None
+            yield self.columns.text_of(where, document)
+        if len(ids) != n_texts:
+            if self.columns.id != Columns.id:
+                raise InputError(f"{source}: not every row has {self.columns.id!r}, a string or a whole number")
+            ids.clear()
 
     def label_lists(self, source: Source, progress: Progress = silent) -> tuple[list[list[str]], list[str] | None]:
         """Read labels and the names of rows, None where not every row has one; texts need not be there."""
@@ -67,15 +76,18 @@ class Reading(NamedTuple):
         for where, document in self.documents(source, [columns.text, columns.labels], progress):
             yield columns.text_of(where, document), columns.labels_of(where, document)
 
-    def texts_and_labels(self, source: Source, progress: Progress = silent) -> tuple[list[str], list[list[str]]]:
-        """Read texts and labels."""
-        texts, label_lists = [], []
+    def texts_and_labels(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[list[str]]]:
+        """Give texts one by one, and a list that gets the labels of those that were taken."""
+        label_lists: list[list[str]] = []
+        return self._labelled_texts(source, label_lists, progress), label_lists
+
+    def _labelled_texts(self, source: Source, label_lists: list[list[str]], progress: Progress) -> Iterator[str]:
+        names: dict[str, str] = {}  # one string per label, however many rows have it
         for text, labels in self.pairs(source, progress):
-            texts.append(text)
-            label_lists.append(labels)
-        if not texts:
+            label_lists.append([names.setdefault(name, name) for name in labels])
+            yield text
+        if not label_lists:
             raise InputError(f"{name_of(source)}: holds no documents")
-        return texts, label_lists
 
     def write_lines(
         self, source: Source, target: str | os.PathLike[str], progress: Progress = silent

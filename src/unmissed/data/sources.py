@@ -164,7 +164,7 @@ def read_texts(path: Source, progress: Progress = silent, *, columns: Columns | 
     """Read the texts of JSON lines or a table; their labels need not be there."""
     if not holds_text(path):
         raise InputError(f"{path}: holds no texts; expected JSON lines ({', '.join(JSON)}, also .gz or .xz) or a table")
-    return Reading(columns or Columns()).texts_and_ids(path, progress)[0]
+    return list(Reading(columns or Columns()).texts_and_ids(path, progress)[0])
 
 
 def _columns(columns: Columns | None, text: Any, labels: str | None) -> Columns:
@@ -211,13 +211,13 @@ def _load_texts(
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
-    texts, label_lists = reading.texts_and_labels(path, progress)
-    Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
+    texts, label_lists = reading.texts_and_labels(path, progress)  # each text is let go once its terms are counted
     if text is not None and text.is_fitted:
-        X = text.transform(texts, progress=progress)
+        X = text.transform(texts)
     else:
         text = TextFeatures() if text is None else dataclasses.replace(text)
-        X = text.fit_transform(texts, progress=progress)
+        X = text.fit_transform(texts)
+    Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
     return Dataset(
         X,
         Y,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -53,10 +54,12 @@ def survey(
     n_features: int | None = None
     if holds_text(train):
         texts, label_lists = Reading(columns or Columns(), header).texts_and_labels(train, progress)
+        if count_features:
+            n_features = (text or TextFeatures()).count_terms(texts)
+        else:
+            deque(texts, maxlen=0)  # for their labels
         Y, names, _ = binarize(label_lists)
         known: list[str] | None = names
-        if count_features:
-            n_features = (text or TextFeatures()).count_terms(texts, progress)
     else:
         dataset = load(train, header=header, one_based=one_based, progress=progress)
         Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -120,18 +121,21 @@ class TextFeatures:
             input_tags=InputTags(string=True, two_d_array=False),
         )
 
-    def fit(self, texts: Sequence[str], y: Any = None, *, progress: Progress = silent) -> TextFeatures:
+    def fit(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> TextFeatures:
         """Learn terms and their weights from training documents; `y` is not looked at."""
         self.fit_transform(texts, progress=progress)
         return self
 
-    def fit_transform(self, texts: Sequence[str], y: Any = None, *, progress: Progress = silent) -> sparse.csr_matrix:
-        """Learn from training documents, and return their features; `y` is not looked at."""
+    def fit_transform(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> sparse.csr_matrix:
+        """Learn from training documents, taken one by one, and return their features; `y` is not looked at."""
         counter = self._counter()
         try:
             counts = counter.fit_transform(_told(texts, progress))
+        except InputError:  # a text that could not be read
+            raise
         except ValueError as error:  # no terms at all, or none that are frequent enough
-            raise InputError(f"no terms to learn from {len(texts)} texts with min_df={self.min_df}: {error}") from error
+            n_texts = f"{len(texts)} " if isinstance(texts, Sequence) else ""
+            raise InputError(f"no terms to learn from {n_texts}texts with min_df={self.min_df}: {error}") from error
         self.terms_ = [str(term) for term in counter.get_feature_names_out()]
         self.idf_ = inverse_document_frequency(counts, smooth=self.smooth)
         return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
@@ -159,7 +163,7 @@ class TextFeatures:
             raise NotFittedError("these text features have not been fitted; call fit with the training texts first")
         return weigh_terms(self._count(texts, progress), self.idf_, sublinear=self.sublinear)
 
-    def count_terms(self, texts: Sequence[str], progress: Progress = silent) -> int:
+    def count_terms(self, texts: Iterable[str], progress: Progress = silent) -> int:
         """Return how many features `fit` would make of these texts, without weighing them."""
         if self.min_df > 1 or self.max_features is not None:
             return len(replace(self).fit(texts, progress=progress).terms_ or ())
@@ -232,7 +236,7 @@ class TextFeatures:
     def _count(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
         """Count the known terms of each text."""
         place_of = self._places
-        places: list[int] = []
+        places = array("i")
         starts = [0]
         for text in _told(texts, progress):
             places.extend(place for term in self.terms_in(text) if (place := place_of.get(term)) is not None)

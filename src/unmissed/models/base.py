@@ -20,7 +20,7 @@ from unmissed.errors import InputError, NotFittedError
 from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
 from unmissed.matrices import check_X, check_Y
 from unmissed.models.estimator import Estimator
-from unmissed.models.frames import check_feature_names, match_labels, open_features, open_labels
+from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features, open_labels
 from unmissed.models.rows import Rows, check_k, scale_rows
 from unmissed.ranking import Ranking
 
@@ -119,7 +119,7 @@ class Model(Estimator, ABC):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k best labels of each row of X, checked and scaled."""
 
-    def fit(self, X: Any, Y: Any = None, *, sample_weight: Any = None, work: Work | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, *, y: Any = None, sample_weight: Any = None, work: Work | None = None) -> Self:
         """Learn from rows and their labels.
 
         Parameters
@@ -127,12 +127,13 @@ class Model(Estimator, ABC):
         X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which stays
             on the disk
         Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels), or one list of names per row
+        y : the same as Y, for callers that use scikit-learn's name
         sample_weight : how often each row counts, a whole number: a row of weight 3 is as three rows, also in label
             counts and hence in propensities, one of weight 0 is left out
         work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
             and in threads by default
         """
-        return self._fit_as_brought(X, Y, work, lambda rows: rows.repeated(sample_weight))
+        return self._fit_as_brought(X, one_of(Y, y), work, lambda rows: rows.repeated(sample_weight))
 
     def _fit_as_brought(self, X: Any, Y: Any, work: Work | None, adjust: Callable[[Rows], Rows]) -> Self:
         """Learn from what a user brings; `adjust` lets a system add to the rows once they are checked."""
@@ -182,8 +183,9 @@ class Model(Estimator, ABC):
         self._check_fitted()
         return self._rank(self._checked(X), check_k(k))
 
-    def score(self, X: Any, Y: Any) -> float:
-        """Return P@1: the share of rows whose best label is right."""
+    def score(self, X: Any, Y: Any = None, *, y: Any = None) -> float:
+        """Return P@1: the share of rows whose best label is right; `y` is another name of Y."""
+        Y = one_of(Y, y)
         best = self.rank(X, 1).labels[:, 0]
         truth = check_Y(match_labels(Y, self.classes_) if hasattr(self, "classes_") else Y, len(best))
         right = np.asarray(truth[np.arange(len(best)), np.maximum(best, 0)]).ravel() * (best >= 0)

@@ -34,6 +34,13 @@ def check_feature_names(found: Names | None, expected: Names | None) -> None:
     raise InputError("X has the columns that the model was fitted on in another order")
 
 
+def one_of(Y: Any, y: Any) -> Any:
+    """Return labels that were given by our name or by scikit-learn's."""
+    if Y is not None and y is not None:
+        raise InputError("labels are given twice, as Y and as y")
+    return y if Y is None else Y
+
+
 def open_labels(Y: Any) -> tuple[Any, Names | None]:
     """Return labels as a matrix of 0 and 1, and their names: those of a data frame's columns, or those in the lists.
 

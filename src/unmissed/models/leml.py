@@ -14,6 +14,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Threads, Work
 from unmissed.matrices import canonical_csr
 from unmissed.models.base import Explanation, Model
+from unmissed.models.frames import one_of
 from unmissed.models.rows import Rows
 from unmissed.propensity import Propensity, default_propensity
 from unmissed.ranking import Ranking
@@ -142,6 +143,7 @@ class LEML(Model):
         X: Any,
         Y: Any = None,
         *,
+        y: Any = None,
         sample_weight: Any = None,
         work: Work | None = None,
         observed: Any = None,
@@ -150,7 +152,7 @@ class LEML(Model):
 
         Parameters
         ----------
-        X, Y, sample_weight : as in `Model.fit`; a weight goes with rows that were observed as a whole
+        X, Y, y, sample_weight : as in `Model.fit`; a weight goes with rows that were observed as a whole
         observed : sparse matrix or array of the shape of Y; an entry of Y counts where it is not 0; all by default
         work : as in `Model.fit`
         """
@@ -161,7 +163,7 @@ class LEML(Model):
             rows = rows.repeated(sample_weight)
             return ObservedRows(rows.X, rows.Y, rows.unit_rows, _check_observed(observed, rows), store=rows.store)
 
-        return self._fit_as_brought(X, Y, work, masked)
+        return self._fit_as_brought(X, one_of(Y, y), work, masked)
 
     def _fit(self, rows: Rows, work: Work) -> None:
         """Advance from the last state that is kept until it is done; the state before is then forgotten."""

@@ -98,7 +98,7 @@ def find_model(method: str) -> type[Model]:
         return _registered[method]
     known = METHODS if method in METHODS else known_methods()  # looking through installed packages takes its time
     if method not in known:
-        raise InputError(f"unknown method {method!r}{did_you_mean(method, known)}; known: {', '.join(known)}")
+        raise InputError(f"unknown method {method!r}; known: {', '.join(known)}{did_you_mean(method, known)}")
     module, _, name = known[method].place.partition(":")
     found: type[Model] = getattr(import_module(module), name)
     return found
@@ -111,7 +111,7 @@ def make_model(method: str, params: Mapping[str, Any]) -> Model:
     for name in params:
         if name not in known:
             has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
-            raise InputError(f"{method} has no parameter {name!r}{did_you_mean(name, known)}; {has}")
+            raise InputError(f"{method} has no parameter {name!r}; {has}{did_you_mean(name, known)}")
     return cls(**params)
 
 

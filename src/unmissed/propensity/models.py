@@ -55,8 +55,8 @@ class Jain:
         counts = _checked_counts(label_counts, n_samples)
         if n_samples < 3:
             raise InputError(
-                f"jain propensity needs ln N >= 1, that is at least 3 rows, and there are {n_samples}: "
-                "fewer would make propensities above 1"
+                f"jain propensity needs ln N >= 1, that is at least 3 rows; with n_samples = {n_samples} propensities "
+                "would be above 1"
             )
         with np.errstate(over="ignore"):
             p = 1.0 / (1.0 + (log(n_samples) - 1.0) * np.power((self.b + 1.0) / (counts + self.b), self.a))

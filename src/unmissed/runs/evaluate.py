@@ -188,11 +188,17 @@ def _read_truth(truth: PathLike, train: PathLike | None, measuring: Measuring, r
 def _read_truth_alone(truth: PathLike, propensity: Propensity, reading: dict[str, Any]) -> _Truth:
     """Read the truth without a training set, for propensities that need no counts."""
     if not isinstance(propensity, FromTable | Constant):
-        raise InputError("propensities come from the counts of the training set: name it, or a table of propensities")
+        raise InputError(
+            "propensities come from the counts of the training set: name it (--train), or a table of propensities "
+            "(--propensity table:FILE)"
+        )
     if holds_text(truth):
         raise InputError(f"{truth}: labels of texts have no numbers of their own; name the training set")
     n_labels = propensity.values.size if isinstance(propensity, FromTable) else None
-    Y, names, n_left_out = load_labels(truth, n_labels=n_labels, **reading)
+    sized = bool(reading["header"])  # without a header, the table says how many labels there are
+    Y, names, n_left_out = load_labels(truth, n_labels=None if sized else n_labels, **reading)
+    if n_labels is not None and Y.shape[1] != n_labels:
+        raise InputError(f"{truth}: has {Y.shape[1]} labels; the table has {n_labels} propensities")
     p = propensity.values if isinstance(propensity, FromTable) else np.full(Y.shape[1], propensity.p)
     return _Truth(Y, Wanted(Y.shape[0], Y.shape[1], names), None, p, n_left_out)
 

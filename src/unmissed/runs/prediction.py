@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from unmissed.ranking import Ranking
 from unmissed.runs.run import Run
 
 BATCH = 4096  # rows ranked at a time
+_OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
 BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
 
 
@@ -43,15 +45,16 @@ def read_rows(
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
-) -> tuple[Any, list[str] | None]:
-    """Read what is to be ranked, texts or features, and the rows' ids where they have any; labels need not be there.
+) -> tuple[Any, list[str]]:
+    """Read what is to be ranked, texts or features, and the rows' ids; labels need not be there.
 
-    Texts come from JSON lines, tables and the other forms that hold texts, or, where the run was trained on text, one
-    per line from standard input (`-`) or a `.txt` file that does not begin with the sizes of XMC text, or one per
-    `.txt` file of a folder. Features come from any other form that `load` reads.
+    Texts of a file are read while they are ranked: the ids are complete when all rows have been taken, and there are
+    none where not every row has one. Texts come from JSON lines, tables and the other forms that hold texts, or, where
+    the run was trained on text, one per line from standard input (`-`) or a `.txt` file that does not begin with the
+    sizes of XMC text, or one per `.txt` file of a folder. Features come from any other form that `load` reads.
     """
     if _is_plain_text(run, path):
-        return _texts_of_lines(path), None
+        return _texts_of_lines(path), []
     if run.text is not None and is_text_folder(path, labels=False) and not (Path(path) / MANIFEST).is_file():
         found = [document for _, document in documents_of_folder(path, Columns(), ["text"], progress=progress)]
         return [document["text"] for document in found], [document["id"] for document in found]
@@ -67,7 +70,7 @@ def read_rows(
         if not header and X.shape[1] < run.n_features:  # without a header the last features may simply not occur
             X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
     check_features(run, path, X.shape[1], names)
-    return X, None
+    return X, []
 
 
 def check_features(run: Run, path: str | os.PathLike[str], n_features: int, names: list[str] | None) -> None:
@@ -79,8 +82,17 @@ def check_features(run: Run, path: str | os.PathLike[str], n_features: int, name
 
 
 def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:
-    """Return the k best labels of each row, ranked in batches, so that memory does not grow with the rows."""
+    """Return the k best labels of each row, ranked in batches, so that memory does not grow with the rows.
+
+    `rows` are a matrix or texts; texts may come from an iterator, which then tells itself how far it is.
+    """
     k = check_k(k)
+    if isinstance(rows, Iterator):
+        parts = [Ranking(np.empty((0, k), np.int32), np.empty((0, k), np.float32))]
+        while texts := list(islice(rows, batch)):
+            parts.append(run.rank(texts, k))
+        labels, scores = (np.concatenate([getattr(one, name) for one in parts]) for name in ("labels", "scores"))
+        return Ranking(labels, scores).of_names(run.label_names)
     n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
     labels = np.full((n_samples, k), -1, dtype=np.int32)
     scores = np.full((n_samples, k), -np.inf, dtype=np.float32)
@@ -91,26 +103,31 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
     return Ranking(labels, scores).of_names(run.label_names)
 
 
+def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
+    """Return the files that `write_ranking` would write, or say why it would not."""
+    out = Path(out)
+    suffix = out.suffix.lower()
+    if suffix in _OTHERS:
+        raise InputError(f"{out}: cannot write {suffix}; expected .npz, .tsv, .csv or .jsonl, or a name without suffix")
+    known = suffix in (".npz", *_WRITERS)
+    stem = out.with_suffix("") if known else out
+    if stem.name in ("", ".."):
+        raise InputError(f"{out}: not the name of a file")
+    return [stem.with_name(f"{stem.name}{one}") for one in ([suffix] if known else [".npz", ".tsv"])]
+
+
 def write_ranking(
     run: Run, ranking: Ranking, out: str | os.PathLike[str], *, ids: Sequence[str] | None = None
 ) -> list[Path]:
     """Write a ranking: .npz for programs, .tsv, .csv or .jsonl for people; without a suffix .npz and .tsv."""
-    out = Path(out)
-    writers = {".tsv": table_lines, ".csv": comma_lines, ".jsonl": json_lines}
-    suffix = out.suffix.lower()
-    known = suffix == ".npz" or suffix in writers
-    stem = out.with_suffix("") if known else out
-    if stem.name in ("", ".."):
-        raise InputError(f"{out}: not the name of a file")
-    suffixes = [suffix] if known else [".npz", ".tsv"]
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    written = [stem.with_name(f"{stem.name}{one}") for one in suffixes]
+    written = ranking_files(out)
+    written[0].parent.mkdir(parents=True, exist_ok=True)
     for path in written:
         if path.suffix == ".npz":
             ranking.save(path)
             continue
         with write_stream(path) as stream:
-            for line in writers[path.suffix](run, ranking, ids):
+            for line in _WRITERS[path.suffix](run, ranking, ids):
                 stream.write(f"{line}\n".encode())
     return written
 
@@ -135,6 +152,9 @@ def json_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> 
         listed = [label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
         name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
         yield json.dumps({**name, "labels": listed}, ensure_ascii=False)
+
+
+_WRITERS = {".tsv": table_lines, ".csv": comma_lines, ".jsonl": json_lines}
 
 
 def label_entry(run: Run, label: int, score: float) -> dict[str, Any]:

@@ -185,8 +185,8 @@ class Run:
         if number.isascii() and number.isdigit() and len(number) < 12 and int(number) < self.n_labels:
             return int(number)
         raise InputError(
-            f"{self.folder}: has no label {name_or_number!r}{did_you_mean(str(name_or_number), self._every_name())}; "
-            f"expected a name or a number below {self.n_labels}"
+            f"{self.folder}: has no label {name_or_number!r}; expected a name or a number below {self.n_labels}"
+            f"{did_you_mean(str(name_or_number), self._every_name())}"
         )
 
     def _every_name(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Updating: a run trained anew on its old rows and new ones, beside the old run, which answers until it is replaced."""
+"""Updating: a run trained again on old and new rows, beside the old run, which answers until it is replaced."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def update(
     with folder.locked():
         run = Run(path)
         folder.check_version(run.manifest)
-        if dataset.digest in {source.digest for source in sources_of(run)}:
+        if any(source.digest == dataset.digest for source in run.parts[0].sources):
             raise InputError(f"{path}: was trained on these rows already")
-        old = read_old_rows(run, old_rows, progress=progress)
+        old, sources = _old(run, old_rows, dataset, progress)
         joined = join(run, old, dataset).dataset
         _check_begun(path, aside, joined)
         model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
-        sources = [*_sources(run, old), Source.of(dataset)]
+        sources.append(Source.of(dataset))
         train(model, joined, aside, executor=executor, progress=progress, sources=sources)
         os.rename(place, before)
         os.rename(aside, place)
@@ -63,10 +63,18 @@ def update(
     return Run(path, n_trained=joined.n_labels)
 
 
-def _sources(run: Run, old: Sequence[Dataset]) -> list[Source]:
-    """Return where the old rows are now."""
-    known = sources_of(run) or [Source.of(dataset) for dataset in old]
-    return [one if dataset.origin is None else Source.of(dataset) for one, dataset in zip(known, old, strict=True)]
+def _old(run: Run, given: Sequence[Given], new: Dataset, progress: Progress) -> tuple[list[Dataset], list[Source]]:
+    """Return the old rows, and where they are now.
+
+    New rows may be known from `extend`, which trained new labels on them and not the labels before: they stay new.
+    """
+    if any(source.digest == new.digest for source in sources_of(run)):
+        given = [*given, new]
+    every = read_old_rows(run, given, progress=progress)
+    known = sources_of(run) or [Source.of(dataset) for dataset in every]
+    old = [(dataset, source) for dataset, source in zip(every, known, strict=True) if dataset.digest != new.digest]
+    places = [source if dataset.origin is None else Source.of(dataset) for dataset, source in old]
+    return [dataset for dataset, _ in old], places
 
 
 def _check_begun(path: str | os.PathLike[str], aside: Path, joined: Dataset) -> None:
