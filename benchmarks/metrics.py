@@ -67,7 +67,7 @@ def main():
     intervals(small, 2)
     resampling, _ = best_of(1, lambda: intervals(small, 1000))
 
-    print(f"{chosen.rows:,} rows, {chosen.per_row} true labels a row, {chosen.labels:,} labels, one core")
+    print(f"{chosen.rows:,} rows, {chosen.per_row} true labels per row, {chosen.labels:,} labels, one core")
     print(f"ours, every metric at 1 to {k}            {ours:8.3f} s")
     print(f"ours, every metric at 1, 3 and 5        {usual:8.3f} s")
     print(f"pyxclib's way, four metrics at 1 to {k}   {theirs:8.3f} s")

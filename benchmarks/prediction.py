@@ -54,7 +54,7 @@ def main() -> None:
     theirs, top = best_of(2, some.shape[0], lambda: np.argpartition(-svc.decision_function(some), 5, axis=1)[:, :5])
     by_feature = np.ascontiguousarray(W.T)
     laid_out, _ = best_of(2, some.shape[0], lambda: np.argpartition(-(some @ by_feature + bias), 5, axis=1)[:, :5])
-    print(f"rows a second, one thread: unmissed {ours:.0f}, scikit-learn {theirs:.0f}, ratio {ours / theirs:.1f}")
+    print(f"rows per second, one thread: unmissed {ours:.0f}, scikit-learn {theirs:.0f}, ratio {ours / theirs:.1f}")
     print(f"scikit-learn's product with its weights laid out beforehand {laid_out:.0f}, ratio {ours / laid_out:.1f}")
     agree = np.mean(np.sort(top, axis=1) == np.sort(ranking.labels[: len(top)], axis=1))
     print(f"same labels: {agree:.4%}")
@@ -65,13 +65,15 @@ def main() -> None:
     _time_a_run(model, X_test)
     if options.pecos:
         rows, seconds, precision = pecos_tree(options.pecos, X, Y, X_test, corpus.Y_test)
-        print(f"PECOS's tree: {rows:.0f} rows a second on one thread, P@1 {precision:.2%}, trained in {seconds:.0f} s")
+        print(
+            f"PECOS's tree: {rows:.0f} rows per second on one thread, P@1 {precision:.2%}, trained in {seconds:.0f} s"
+        )
         right = sp.csr_matrix(corpus.Y_test)[np.arange(X_test.shape[0]), ranking.labels[:, 0]]
         print(f"unmissed: P@1 {np.mean(np.asarray(right) > 0):.2%}, trained in {training:.0f} s, both on all cores")
 
 
 def best_of(times: int, n_rows: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return rows a second of processor time in the best of several goes, and what the work gave."""
+    """Return rows per second of processor time in the best of several goes, and what the work gave."""
     seconds = []
     for _ in range(times):
         begin = time.process_time()

@@ -43,7 +43,7 @@ def main() -> None:
         print(f"peak memory {peak:.2f} GiB; labels above the tolerance: {len(model.uncertified_labels())}")
         return
     order = np.random.default_rng(0).permutation(Y.shape[1])
-    print(f"{'labels':>7} {'one thread, s':>14} {'ms a label':>11} {'two threads, s':>15} {'ratio':>6}  same bits")
+    print(f"{'labels':>7} {'one thread, s':>14} {'ms/label':>11} {'two threads, s':>15} {'ratio':>6}  same bits")
     for n_labels in options.labels:
         part = Y[:, order[:n_labels]]
         one, first = train(X, part, "none", 1)

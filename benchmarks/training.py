@@ -83,9 +83,9 @@ def main() -> None:
         excess = 100 * (reached / best[: len(some)] - 1)
         total = 100 * (reached.sum() / best[: len(some)].sum() - 1)
         rows.append((name, 1e3 * seconds / len(some), reached.sum(), total, float(np.median(excess))))
-        print(f"  {name}: {rows[-1][1]:.1f} ms a label, {len(some)} labels", flush=True)
+        print(f"  {name}: {rows[-1][1]:.1f} ms per label, {len(some)} labels", flush=True)
     reference = next(row[1] for row in rows if row[0].startswith("unmissed"))
-    print(f"\n{'system':32} {'ms a label':>10} {'ratio':>8} {'objective':>11} {'excess %: sum':>14} {'median':>9}")
+    print(f"\n{'system':32} {'ms/label':>10} {'ratio':>8} {'objective':>11} {'excess %: sum':>14} {'median':>9}")
     for name, ms, total, excess, median in rows:
         print(f"{name:32} {ms:10.1f} {ms / reference:8.1f} {total:11.2f} {excess:14.4f} {median:9.4f}")
     if options.json:

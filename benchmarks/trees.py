@@ -1,4 +1,4 @@
-"""Label trees beside those of others: quality, seconds of training, rows a second, size on disk.
+"""Label trees beside those of others: quality, seconds of training, rows per second, size on disk.
 
     python -m benchmarks.trees DATA/eurlex57k [--cache DIR] [--pecos PYTHON] [--omikuji PYTHON] [--napkinxc PYTHON]
     python -m benchmarks.trees DATA/tibkat --models parabel tail surrogate

@@ -171,7 +171,7 @@ def _prose(text):
 def place_types(app, what, name, obj, options, lines):
     """Give numpydoc each parameter's type and description where it looks for them.
 
-    Most of our docstrings say `name : what it is`, gone on with by indented lines, and leave the type to the signature.
+    Most of our docstrings say `name : what it is`, continued on indented lines, and leave the type to the signature.
     """
     if "Parameters" not in lines:
         return

@@ -128,7 +128,7 @@ def test_a_damaged_cache_is_thrown_away_and_compiled_again(tmp_path):
         assert files
         for file in files:
             file.write_bytes(damage(file.read_bytes()))
-        assert counted(tmp_path) == (folder, 0, 1), "compiled anew"
+        assert counted(tmp_path) == (folder, 0, 1), "compiled again"
     assert counted(tmp_path) == (folder, 1, 0), "and whole again"
 
 

@@ -4,7 +4,7 @@ Numba's cache looks only at the file of the function it compiles, so a changed h
 machine code in use. The cache folder is therefore named after a digest of all sources that kernels are made of.
 
 What is in the cache is run. A folder that is not the user's own, or that others may write to, is therefore not used,
-and each file begins with a checksum of the rest: one that is damaged, as after a power cut, is made anew.
+and each file begins with a checksum of the rest: one that is damaged, as after a power cut, is made again.
 
 Importing Numba and loading code takes longer than ranking a sentence. Kernels are therefore made when they are first
 called.
@@ -66,7 +66,7 @@ def cache_folder() -> Path | None:
         stranger = _stranger(folder.resolve())
         if stranger is not None:
             warnings.warn(
-                f"{stranger}: not yours alone, and code in it would be run; kernels are compiled anew each time. "
+                f"{stranger}: not yours alone, and code in it would be run; kernels are compiled each time. "
                 "Set UNMISSED_CACHE_DIR to a folder of your own, or take from others the right to write (chmod go-w).",
                 RuntimeWarning,
                 stacklevel=2,

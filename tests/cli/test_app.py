@@ -132,3 +132,10 @@ def test_help_comes_without_the_heavy_libraries(words):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not HEAVY & {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_verbs_are_listed_in_the_order_in_which_people_need_them(capsys):
+    shown = said(capsys, "--help")
+    verbs = ("data", "train", "predict", "evaluate", "inspect", "demo", "study")
+    places = [shown.index(f"│ {verb} ") for verb in verbs]
+    assert places == sorted(places)

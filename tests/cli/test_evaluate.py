@@ -216,8 +216,8 @@ def test_a_truth_without_labels_gives_null_in_place_of_numbers(case, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-k", "7"], "k = 7 was asked for, and the ranking has only 6 places a row"),
-        (["-k", "one"], "-k one: whole numbers with commas between were expected"),
+        (["-k", "7"], "k = 7 was asked for, and the ranking has only 6 places per row"),
+        (["-k", "one"], "-k one: whole numbers separated by commas were expected"),
         (["--propensity", "jane"], "unknown propensity 'jane'"),
         (["--against", "poor.npz", "--bootstrap", "0"], "--bootstrap must be above 0"),
         (["--filter", "none.txt"], "none.txt: no such file"),

@@ -1,4 +1,4 @@
-"""An update trains anew on old and new rows, beside the run, and takes its place when it is complete."""
+"""An update trains on old and new rows, beside the run, and takes its place when it is complete."""
 
 import numpy as np
 import pytest

@@ -7,13 +7,27 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from unmissed import __version__
 from unmissed.cli import compare, data, demo, evaluate, inspect, plan, predict, show, study, train, tune, update
 from unmissed.errors import UnmissedError
 
+
+class Verbs(TyperGroup):
+    """The verbs in the order in which people need them."""
+
+    order = ("data", "train", "predict", "evaluate", "inspect", "tune", "compare", "extend", "update", "plan")
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Give the names of all verbs, those without a place in the order last."""
+        listed: list[str] = super().list_commands(ctx)
+        return sorted(listed, key=lambda name: self.order.index(name) if name in self.order else len(self.order))
+
+
 app = typer.Typer(
     name="unmissed",
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -52,18 +66,20 @@ def root(
     """Tag things with the few right labels out of thousands, learning from data whose labels are incomplete."""
 
 
-app.add_typer(data.app, name="data")
-app.add_typer(train.app, name="train")
-app.command()(predict.predict)
-app.command()(evaluate.evaluate)
-app.command()(compare.compare)
-app.command()(inspect.inspect)
-app.command()(train.extend)
-app.command()(update.update)
-app.command()(tune.tune)
-app.command()(plan.plan)
-app.command()(demo.demo)
-app.add_typer(study.app, name="study")
+for verb in (
+    predict.predict,
+    evaluate.evaluate,
+    inspect.inspect,
+    tune.tune,
+    compare.compare,
+    train.extend,
+    update.update,
+    plan.plan,
+    demo.demo,
+):
+    app.command()(verb)
+for name, group in (("data", data.app), ("train", train.app), ("study", study.app)):
+    app.add_typer(group, name=name)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

@@ -2,48 +2,56 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
+from unmissed.cli.options import ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.execution import Limits
 
 
 @with_groups
 def compare(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Rows to train on, in any form that train takes.")],
-    test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to measure on.")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to evaluate on.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write into.", file_okay=False)],
     reading: ReadingOptions,
     text: TextOptions,
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            "--methods", help="Methods with commas between, parameters behind a colon (parabel:n_trees=1); all if none."
+            "--methods",
+            help="Methods, separated by commas, with parameters after a colon (parabel:n_trees=1); all if not given.",
+            autocompletion=list_methods,
         ),
     ] = None,
     scores: Annotated[
         list[str] | None,
         typer.Option("--scores", metavar="NAME=FILE", help="Scores of another system on the same rows; repeatable."),
     ] = None,
-    baseline: Annotated[str, typer.Option(help="The method that gains are counted from.")] = "dismec",
+    baseline: Annotated[
+        str, typer.Option(help="The method that others are compared with.", autocompletion=list_methods)
+    ] = "dismec",
     propensity: Annotated[
-        str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE; jain with the usual A, B if none.")
+        str | None,
+        typer.Option(help="jain, jain:A,B, constant:P or table:FILE; jain with the usual A and B if not given."),
     ] = None,
     time_limit: Annotated[
         str | None, typer.Option(help="The most time for one method: 90s, 50m, 2h. The others go on.")
     ] = None,
     memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
-    name: Annotated[str | None, typer.Option(help="The name of the data set; that of its folder if none.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the data set; by default that of its folder.")] = None,
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Threads of one method; all cores if none.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Threads per method; all cores if not given.")] = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Train, ask and measure every method on one data set, each in a process of its own, and render a page.
+    """Train and evaluate every method on one data set, each in a process of its own, and write a page of results.
 
     The folder gets results.json, index.html with tables and figures, tables/ (Markdown, LaTeX), figures/ (PNG, SVG),
     the runs and rankings of all methods. Started again, the same command trains only what is not finished. A method
@@ -55,7 +63,6 @@ def compare(
 
     Example: unmissed compare train.jsonl.xz test.jsonl.xz --out few --methods dismec,pw-dismec,parabel --time-limit 2h
     """
-    from unmissed.execution import Limits
     from unmissed.propensity import parse
     from unmissed.runs.compare import Comparison
     from unmissed.runs.compare import compare as compare_methods
@@ -69,10 +76,7 @@ def compare(
         propensity=None if propensity is None else parse(propensity),
         n_resamples=bootstrap,
         seed=seed,
-        limits=Limits(
-            None if time_limit is None else parse_time(time_limit, "--time-limit"),
-            None if memory_limit is None else parse_memory(memory_limit),
-        ),
+        limits=read_limits(time_limit, memory_limit),
         n_jobs=jobs,
         name=name,
     )
@@ -103,6 +107,15 @@ def _pair(word: str) -> tuple[str, str]:
     if not (name and equals and path):
         raise InputError(f"--scores is NAME=FILE, such as SLEEC=sleec.npz; got {word!r}")
     return name, path
+
+
+def read_limits(time: str | None, memory: str | None) -> "Limits":
+    """Read --time-limit and --memory-limit."""
+    from unmissed.execution import Limits
+
+    return Limits(
+        None if time is None else parse_time(time, "--time-limit"), None if memory is None else parse_memory(memory)
+    )
 
 
 def parse_memory(word: str) -> int:

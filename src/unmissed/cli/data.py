@@ -74,16 +74,16 @@ def convert(
     reading: ReadingOptions,
     text: TextOptions,
     like: Annotated[str | None, typer.Option(help="The training set, to give a test set its columns.")] = None,
-    jobs: Annotated[int, typer.Option(help="Text into a store: processes. No effect on the result.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes, for text into a store. No effect on the result.", min=1)] = 1,
     json: show.JsonOption = False,
 ) -> None:
     """Convert a data set into another form; texts become TF-IDF features.
 
     A target without suffix becomes a store: a folder that opens at once, without
-    reading, and remembers how its features were made from text. Use it as --like
-    to give a test set the same features and labels. Texts of any length go into a store:
-    they are read twice, in blocks, and never held at once. Into .jsonl texts, labels
-    and ids go as they are.
+    reading, and remembers how its features were made from text. Name it with --like
+    to give a test set the same features and labels. For a store, texts are read twice,
+    in blocks, and never held in memory at once, so there may be any number of them.
+    A .jsonl target keeps texts, labels and ids as they are.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
 
@@ -140,17 +140,17 @@ def make(
     train: Annotated[int, typer.Option(help="Training rows.", min=1)] = 10_000,
     test: Annotated[int, typer.Option(help="Test rows.", min=0)] = 2_500,
     labels: Annotated[int, typer.Option(help="Labels.", min=1)] = 500,
-    features: Annotated[int, typer.Option(help="Words of the vocabulary.", min=1)] = 5_000,
+    features: Annotated[int, typer.Option(help="Words in the vocabulary.", min=1)] = 5_000,
     labels_per_row: Annotated[float, typer.Option(help="Labels drawn per row, on average.", min=1)] = 3.0,
     exponent: Annotated[float, typer.Option(help="Exponent of the power law of label frequencies.", min=0)] = 1.0,
     propensity: Annotated[
-        str, typer.Option(help="How labels get lost: jain, jain:A,B, constant:P, table:FILE.")
+        str, typer.Option(help="How likely labels are kept: jain, jain:A,B, constant:P, table:FILE.")
     ] = "jain",
-    seed: Annotated[int, typer.Option(help="One seed, one corpus.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the corpus.", min=0)] = 0,
     xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Make up a long-tailed corpus and lose some of its labels at random.
+    """Make up a long-tailed corpus and drop some of its labels at random.
 
     The folder gets train and test as annotators would have left them, with label
     l kept with probability p_l; train-complete and test-complete with all true

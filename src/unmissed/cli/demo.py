@@ -10,15 +10,15 @@ from unmissed.cli import show
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write into.", file_okay=False)] = Path("unmissed-demo"),
-    seed: Annotated[int, typer.Option(help="Another seed, another corpus.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the corpus.", min=0)] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the corpus: a look, not a measurement.")] = False,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores if not given.")] = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Drop labels from a corpus whose truth is known, train on what is left, and see who finds what is true.
+    """Drop labels from a corpus whose truth is known, train on what is left, and see which method finds the truth.
 
-    Trains DiSMEC and PW-DiSMEC (surrogate and tail), with the most frequent labels as the floor. The table sets what
-    the observed labels say beside what the complete truth says; the page adds figures. Takes less than a minute.
+    Trains DiSMEC and PW-DiSMEC (surrogate and tail), with the most frequent labels as a floor. The table shows
+    results on the observed labels beside those on the complete truth; the page adds figures. Takes less than a minute.
 
     Example: unmissed demo --out demo
     """

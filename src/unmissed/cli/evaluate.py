@@ -62,7 +62,7 @@ def evaluate(
         ),
     ] = None,
     propensity: Annotated[str, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = "jain:0.55,1.5",
-    k: Annotated[str, typer.Option("-k", help="Cut-offs, with commas between.")] = "1,3,5",
+    k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
     against: Annotated[Path | None, typer.Option(help="A second ranking of the same rows, to compare with.")] = None,
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals; 0 for none.", min=0)] = 1000,
     level: Annotated[float, typer.Option(help="The level of intervals.")] = 0.95,
@@ -71,16 +71,18 @@ def evaluate(
     rerank: Annotated[bool, typer.Option("--rerank", help="PSP on the PW-DiSMEC authors' re-ranked list.")] = False,
     empty_rows: Annotated[Policy, typer.Option(help="Rows without a true label.")] = Policy.KEEP,
     unseen_labels: Annotated[Policy, typer.Option(help="True labels without a training positive.")] = Policy.KEEP,
-    pairs: Annotated[Path | None, typer.Option("--filter", help="Row and label per line that do not count.")] = None,
-    filtered: Annotated[Sides, typer.Option(help="Where --filter takes them out.")] = Sides.RANKING,
+    pairs: Annotated[
+        Path | None, typer.Option("--filter", help="A file with a row and a label per line: pairs that do not count.")
+    ] = None,
+    filtered: Annotated[Sides, typer.Option(help="Where --filter takes pairs out.")] = Sides.RANKING,
     macro: Annotated[Averaged, typer.Option(help="Labels that macro averages go over.")] = Averaged.TRUE,
     json: show.JsonOption = False,
 ) -> None:
     """Print P, nDCG, PSP, PSnDCG, recall, coverage and macro averages of a ranking, with bootstrap intervals.
 
-    Propensities and deciles come from the label counts of the training set. The defaults give pyxclib's numbers;
-    --variant dismecpp --empty-rows drop gives those of DiSMEC++, --rerank those that PW-DiSMEC's authors print. The
-    result names the conventions it follows.
+    Propensities and label-frequency deciles come from the label counts of the training set. The defaults give the
+    figures of pyxclib, `--variant dismecpp --empty-rows drop` those of DiSMEC++, and `--rerank` those that the authors
+    of PW-DiSMEC print. The result names the conventions it follows.
 
     Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt
 
@@ -124,4 +126,4 @@ def _cut_offs(words: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in words.split(","))
     except ValueError as error:
-        raise InputError(f"-k {words}: whole numbers with commas between were expected, such as 1,3,5") from error
+        raise InputError(f"-k {words}: whole numbers separated by commas were expected, such as 1,3,5") from error

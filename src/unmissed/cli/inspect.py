@@ -35,7 +35,7 @@ def inspect(
     verify: Annotated[bool, typer.Option("--verify", help="Compare every file with its checksum.")] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Show a run's method, labels, certificates and size, or the features that speak for a label.
+    """Show a run's method, labels, certificates and size, or the features that count most for a label.
 
     The certificate is each label's relative duality gap: how far at most its solution, before pruning, is from the
     optimum. Labels that missed the tolerance are named.

@@ -141,6 +141,13 @@ class TextOptions:
             raise InputError(f"{why}; leave out {names}")
 
 
+def list_methods() -> list[str]:
+    """Return the names of all methods, for the shell to complete."""
+    from unmissed.models.registry import known_methods
+
+    return list(known_methods())
+
+
 def given_words(*groups: Any) -> list[str]:
     """Return the words of the command line that give the same options again."""
     words = []

@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
+from unmissed.cli.options import ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import load_training_set
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.runs.planning import Estimate, Plan
-
-
-def list_methods() -> list[str]:
-    """Return the names of all methods, for the shell to complete."""
-    from unmissed.models.registry import known_methods
-
-    return list(known_methods())
 
 
 @with_groups
@@ -34,14 +27,14 @@ def plan(
     workers: Annotated[int, typer.Option(help="Workers, or shares that run at once.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of each worker.", min=1)] = 1,
     block_size: Annotated[int, typer.Option(help="Labels per task.", min=1)] = 256,
-    sample: Annotated[int, typer.Option(help="How many labels are trained to find out.", min=4)] = 1024,
+    sample: Annotated[int, typer.Option(help="How many labels are trained to find out the costs.", min=4)] = 1024,
     values_per_row: Annotated[
         float | None, typer.Option(help="For a name of the catalogue: features that a row has, on average.", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, other labels.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed by which labels are sampled.", min=0)] = 0,
     json: show.JsonOption = False,
 ) -> None:
-    """Train some labels on this machine and say what all of them will cost: time, memory, disk.
+    """Train some labels on this machine and estimate what all of them will cost: time, memory, disk.
 
     For a data set of the catalogue, such as Amazon-670K, a made-up one of the same shape with fewer rows stands in; its
     figures are rougher. Processor time is that of this machine's cores.

@@ -19,16 +19,16 @@ def predict(
         str | None,
         typer.Argument(
             metavar="[DATA]",
-            help="Rows to rank, with or without labels: any form that train takes; - or a .txt file: a text per line.",
+            help="Rows to rank, labelled or not: any form that train takes; - or a .txt file: one text per line.",
         ),
     ] = None,
     text: Annotated[str | None, typer.Option("--text", help="Rank this one text.")] = None,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many labels a row gets.", min=1)] = 5,
+    top: Annotated[int, typer.Option("--top", "-k", help="How many labels to give per row.", min=1)] = 5,
     threshold: Annotated[float | None, typer.Option(help="Leave out labels with a lower score.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Write .npz, .tsv, .csv or .jsonl by its suffix; without a suffix .npz and .tsv."
+            "--out", "-o", help="The file to write: .npz, .tsv, .csv or .jsonl; without a suffix, .npz and .tsv."
         ),
     ] = None,
     jobs: Jobs = None,
@@ -39,9 +39,9 @@ def predict(
 ) -> None:
     """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
 
-    A run that was trained on text takes text: tables and JSON lines with a "text" each, lines of standard input, or
-    --text. Where rows have an "id", or --id-column, what is written names them by it. The rows of a store stay
-    on the disk: it may be larger than memory.
+    A run that was trained on text takes text: a table or JSON lines, lines of standard input, or one text (--text).
+    Where rows have an id (the column "id", or --id-column), the output names them by it. Texts and the rows of a store
+    are read in parts: they may be larger than memory.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -62,7 +62,7 @@ def predict(
     opened.model.with_jobs(jobs)
     rows: Any = [text]
     ids: list[str] = []
-    with show.progress_bar("ranking rows") as progress, cluster_executor(cluster) as executor:
+    with show.progress_bar("ranking") as progress, cluster_executor(cluster) as executor:
         if executor is None:
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())

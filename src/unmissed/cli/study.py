@@ -60,7 +60,7 @@ def mnist(
 
     Each finished training is kept; the same call goes on where it stopped.
 
-    Without --data the small digits of scikit-learn serve, and the figure says so.
+    Without --data, the small digits of scikit-learn are used, and the figure says so.
 
     Example: unmissed study mnist --data mnist/ --out study
     """
@@ -102,16 +102,16 @@ def missing(
     reading: ReadingOptions,
     text: TextOptions,
     a: Annotated[float, typer.Option("--a", help="A of the propensities by which labels are dropped.")] = 0.55,
-    b: Annotated[float, typer.Option("--b", help="B of these propensities.")] = 1.5,
+    b: Annotated[float, typer.Option("--b", help="B of the same propensities.")] = 1.5,
     seeds: Annotated[int, typer.Option(help="How often labels are dropped and models trained.")] = 3,
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores if not given.")] = None,
-    name: Annotated[str | None, typer.Option(help="The name of the data set; that of its folder if none.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the data set; by default that of its folder.")] = None,
     as_json: show.JsonOption = False,
 ) -> None:
-    """Drop labels by known propensities, train on what is left, and hold every figure against the complete labels.
+    """Drop labels by known propensities, train on what is left, and compare every figure with the complete labels.
 
-    Answers three questions on your data: does PSP on what is left track the precision that is true, how wrong may
-    propensities be, and does weighting help? Writes index.html, figures/, tables/, study.json.
+    Answers three questions on your data: does PSP on the labels that are left track the true precision, how wrong may
+    propensities be, and does weighting help? Writes index.html, figures/, tables/ and study.json.
 
     Each finished training is kept; the same call goes on where it stopped.
 
@@ -149,8 +149,10 @@ def paper(
         Path, typer.Option(help="A folder with a folder per data set (train, test), and mnist.", file_okay=False)
     ],
     text: TextOptions,
-    methods: Annotated[list[str] | None, typer.Option("--methods", help="As in compare; all if none.")] = None,
-    parts: Annotated[str, typer.Option(help="What to make, with commas between.")] = "losses,mnist,compare",
+    methods: Annotated[
+        list[str] | None, typer.Option("--methods", help="Methods, as for compare; all if not given.")
+    ] = None,
+    parts: Annotated[str, typer.Option(help="What to make, separated by commas.")] = "losses,mnist,compare",
     time_limit: Annotated[str | None, typer.Option(help="The most time for one method: 90s, 50m, 2h.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
     seeds: Annotated[int, typer.Option(help="Trainings per loss and propensity on digits.", min=1)] = 3,
@@ -167,19 +169,14 @@ def paper(
     """
     from dataclasses import replace
 
-    from unmissed.cli.compare import parse_memory
-    from unmissed.cli.train import parse_time
+    from unmissed.cli.compare import read_limits
     from unmissed.data import TextFeatures
-    from unmissed.execution import Limits
     from unmissed.runs.compare import Comparison
     from unmissed.runs.contenders import read_contenders
     from unmissed.studies.mnist import Settings
     from unmissed.studies.paper import study_paper
 
-    limits = Limits(
-        None if time_limit is None else parse_time(time_limit, "--time-limit"),
-        None if memory_limit is None else parse_memory(memory_limit),
-    )
+    limits = read_limits(time_limit, memory_limit)
     has_digits = (data / "mnist").is_dir()
     results, pages = study_paper(
         data,

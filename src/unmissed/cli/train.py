@@ -43,7 +43,8 @@ def train_method(
     reading: ReadingOptions,
     text: TextOptions,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Look on held-out rows first whether the plain method is better.")
+        bool,
+        typer.Option("--check/--no-check", help="First check on held-out rows whether the plain method is better."),
     ] = True,
     cluster: Annotated[
         str | None,
@@ -55,20 +56,20 @@ def train_method(
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--for", metavar="TIME", help="Stop in time: 90s, 50m, 2h, 1d.", rich_help_panel=MANY),
+        typer.Option("--for", metavar="TIME", help="Stop after this time: 90s, 50m, 2h, 1d.", rich_help_panel=MANY),
     ] = None,
     finish: Annotated[
         bool, typer.Option("--finish", help="Train nothing; complete the run of all shares.", rich_help_panel=MANY)
     ] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Stopped at any moment, even killed, the same command goes on where it stopped and ends with the same bytes.
-    Another recipe or other data is refused. From texts (a table with the columns text and labels, or JSON lines with
-    such fields) features are learned and remembered, and predict takes text.
+    """If training is stopped, even killed, the same command goes on where it stopped and ends with the same bytes.
+    Another recipe or other data is refused. Where the data is text (a table with the columns text and labels, or JSON
+    lines with such fields), features are learned from it and remembered, and predict takes text.
 
-    Many machines train one run: with --cluster over Dask, or without any engine by --share, any number of shares at the
-    same time into one folder on a shared disk. The share that finds the others finished completes the run. Exit code 3
-    says that this command has more to do.
+    Many machines can train one run: through Dask (--cluster), or in shares without any engine (--share), of which any
+    number can fill one folder on a shared disk at the same time. The share that finds the others finished completes the
+    run. Exit code 3 means that this command has more to do.
 
     Example: unmissed train METHOD train.jsonl.xz --run laws --min-df 3
 
@@ -138,7 +139,7 @@ def extend(
     reading: ReadingOptions,
     old_rows: OldRows = None,
     without_old_rows: Annotated[
-        bool, typer.Option("--without-old-rows", help="New labels learn from DATA alone, which makes them too likely.")
+        bool, typer.Option("--without-old-rows", help="New labels learn from DATA alone, and will be given too often.")
     ] = False,
     jobs: Jobs = None,
     json: show.JsonOption = False,

@@ -7,7 +7,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.methods import flag_of
-from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, with_groups
+from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, tell_choice
 
 
@@ -16,25 +16,27 @@ def tune(
     data: Data,
     reading: ReadingOptions,
     text: TextOptions,
-    method: Annotated[str, typer.Option(help="The method whose parameters are chosen.")] = "pw-dismec",
-    metric: Annotated[str, typer.Option(help="What is to be raised: P, nDCG, PSP, PSnDCG or recall @k.")] = "PSP@5",
-    keep: Annotated[str, typer.Option(help="What must not fall below that of the plain method.")] = "P@1",
+    method: Annotated[
+        str, typer.Option(help="The method whose parameters are chosen.", autocompletion=list_methods)
+    ] = "pw-dismec",
+    metric: Annotated[str, typer.Option(help="The metric to raise: P, nDCG, PSP, PSnDCG or recall @k.")] = "PSP@5",
+    keep: Annotated[str, typer.Option(help="The metric that must not fall below that of the plain method.")] = "P@1",
     tries: Annotated[
         list[str] | None,
         typer.Option("--try", metavar="NAME=VALUE,VALUE", help="What to try instead of weightings and C; repeatable."),
     ] = None,
     propensity: Annotated[str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = None,
-    rows: Annotated[int, typer.Option(help="Learn from at most so many rows.", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="Compare on at most so many labels.", min=2)] = 2_000,
+    rows: Annotated[int, typer.Option(help="Learn from at most this many rows.", min=100)] = 20_000,
+    labels: Annotated[int, typer.Option(help="Compare on at most this many labels.", min=2)] = 2_000,
     seed: Annotated[int, typer.Option(help="The seed of the split and the samples.", min=0)] = 0,
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:
     """Choose a method's parameters on held-out training rows, and say what the choice gains and costs.
 
-    One parameter after the other, each with the best of those before it. The plain method (for pw-dismec: weighting
-    none) stays unless the interval of the gain in --metric is above 0 and --keep is not likely to fall. `train
-    pw-dismec --weighting auto` does the same for the weighting alone.
+    Parameters are tried one after the other, each with the best values of those before it. The plain method (for
+    pw-dismec: weighting none) stays unless the interval of the gain in --metric is above 0 and --keep is not likely to
+    fall. `train pw-dismec --weighting auto` does the same for the weighting alone.
 
     Example: unmissed tune train.jsonl --metric PSP@5 --keep P@1
 

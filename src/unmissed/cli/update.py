@@ -1,4 +1,4 @@
-"""`unmissed update`: train a run anew with rows that came later."""
+"""`unmissed update`: train a run again with rows that came later."""
 
 from unmissed.cli import show
 from unmissed.cli.options import Jobs, ReadingOptions, with_groups

@@ -29,8 +29,35 @@ class Origin(NamedTuple):
     options: dict[str, Any]
 
 
+class Labelled:
+    """Rows with features X and labels Y, both in CSR: how many there are of each, and how often labels occur."""
+
+    X: sparse.csr_matrix
+    Y: sparse.csr_matrix
+
+    @property
+    def n_samples(self) -> int:
+        """The number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        return int(self.Y.shape[1])
+
+    @cached_property
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """How many rows each label has."""
+        return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Labelled):
     """Rows with features and labels.
 
     Parameters
@@ -75,26 +102,6 @@ class Dataset:
             f"Dataset(n_samples={self.n_samples}, n_features={self.n_features}, n_labels={self.n_labels}, "
             f"{self.X.nnz} values, {self.Y.nnz} label marks)"
         )
-
-    @property
-    def n_samples(self) -> int:
-        """The number of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns of X."""
-        return int(self.X.shape[1])
-
-    @property
-    def n_labels(self) -> int:
-        """The number of columns of Y."""
-        return int(self.Y.shape[1])
-
-    @cached_property
-    def label_counts(self) -> npt.NDArray[np.int64]:
-        """How many rows each label has."""
-        return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
 
     @cached_property
     def digest(self) -> str:

@@ -78,7 +78,7 @@ class _Lines:
         self.first = None if self._kept is None else self._text(*self._kept)
 
     def records(self, delimiter: str, *, skip_first: bool) -> Iterator[tuple[str, list[str]]]:
-        """Give `file:line` and the fields of each record; blank lines are stepped over."""
+        """Give `file:line` and the fields of each record; blank lines are skipped."""
         csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))  # one number for the whole process; never lowered
         reader = csv.reader(self._texts(delimiter), delimiter=delimiter, strict=True)
         while True:

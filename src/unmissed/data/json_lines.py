@@ -16,7 +16,7 @@ from unmissed.files import parse_json
 def documents(
     path: str | os.PathLike[str], numbered: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the object of each numbered line, and `file:line` for complaints about it; blank lines are stepped over."""
+    """Give the object of each numbered line, and `file:line` for complaints about it; blank lines are skipped."""
     for number, line in numbered:
         where = f"{path}:{number}"
         try:

@@ -111,7 +111,7 @@ def _tally(
 
 
 def _plain(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return a contiguous, writable array of one type: a memory-mapped one would compile the kernel anew."""
+    """Return a contiguous, writable array of one type: the kernel would be compiled again for a memory-mapped one."""
     return np.require(array, dtype=dtype, requirements=["C", "W"])
 
 
@@ -122,9 +122,9 @@ def _check_cuts(k: Any, ranking: Ranking, conventions: Conventions) -> tuple[int
         raise InputError(f"k must be one or more whole numbers of at least 1, not {k!r}")
     cuts = tuple(sorted({int(cut) for cut in given}))
     if cuts[-1] > ranking.k:
-        raise InputError(f"k = {cuts[-1]} was asked for, and the ranking has only {ranking.k} places a row")
+        raise InputError(f"k = {cuts[-1]} was asked for, and the ranking has only {ranking.k} places per row")
     if conventions.rerank and ranking.k < RERANK_DEPTH:
-        raise InputError(f"re-ranking reads {RERANK_DEPTH} places a row, and the ranking has only {ranking.k}")
+        raise InputError(f"re-ranking reads {RERANK_DEPTH} places per row, and the ranking has only {ranking.k}")
     return cuts
 
 

@@ -1,4 +1,4 @@
-"""The systems of the paper, one file each, with scikit-learn's manners."""
+"""The systems of the paper, one file each, with the interface of scikit-learn."""
 
 from importlib import import_module
 from typing import Any

@@ -73,7 +73,7 @@ class Explanation:
 
 
 class Model(Estimator, ABC):
-    """The base of every system, with scikit-learn's manners: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
+    """The base of every system, with scikit-learn's interface: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
 
     A system writes three methods:
 

@@ -72,7 +72,7 @@ def _texts(cls: type[Model]) -> dict[str, str]:
 
 
 def _entries(doc: str) -> dict[str, str]:
-    """Read the section "Parameters" of a docstring: lines `name : text`, gone on with by indented lines."""
+    """Read the section "Parameters" of a docstring: lines `name : text`, continued on indented lines."""
     lines = doc.splitlines()
     if "Parameters" not in lines:
         return {}

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.data import Dataset
+from unmissed.data.dataset import Labelled
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.matrices import LARGEST, check_X, check_Y
@@ -30,7 +30,7 @@ class Stored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Labelled):
     """Training rows as tasks see them: checked features and labels.
 
     Parameters
@@ -87,30 +87,10 @@ class Rows:
             return _stored, (*self.store, self.unit_rows)
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
-    @property
-    def n_samples(self) -> int:
-        """The number of rows."""
-        return int(self.X.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """The number of features."""
-        return int(self.X.shape[1])
-
-    @property
-    def n_labels(self) -> int:
-        """The number of labels."""
-        return int(self.Y.shape[1])
-
     @cached_property
     def features(self) -> sp.csr_matrix:
         """X as models learn from it: its rows scaled to length 1 where that is wanted."""
         return scale_rows(self.X) if self.unit_rows else self.X
-
-    @cached_property
-    def label_counts(self) -> npt.NDArray[np.int64]:
-        """The number of positives of each label."""
-        return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
 
 
 def _stored(path: str, digest: str, unit_rows: bool) -> Rows:

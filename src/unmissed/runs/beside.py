@@ -1,4 +1,4 @@
-"""Beside the paper: its printed figures next to ours, and its claims held against paired intervals."""
+"""Beside the paper: its printed figures next to ours, and its claims checked against paired intervals."""
 
 from __future__ import annotations
 

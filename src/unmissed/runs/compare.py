@@ -85,7 +85,7 @@ def compare(
     one_based: bool = False,
     stage: Stage = no_stage,
 ) -> dict[str, Any]:
-    """Train, ask and measure every contender, each in a process of its own; return what `results.json` then holds.
+    """Train and evaluate every contender, each in a process of its own; return what `results.json` then holds.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def read_old_rows(run: Run, given: Sequence[Given] = (), *, progress: Progress =
 def join(run: Run, old: Sequence[Dataset], new: Dataset) -> Joined:
     """Put rows one below the other under the run's labels and, behind them, those that only the new rows know.
 
-    A row that comes again with the same features replaces the one before it: the same document, labelled anew.
+    A row that comes again with the same features replaces the one before it: the same document with new labels.
     """
     names = _all_names(run, new)
     n_labels = max(run.n_labels, new.n_labels) if names is None else len(names)

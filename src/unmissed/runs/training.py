@@ -1,4 +1,4 @@
-"""Training into a folder: begun, gone on with after any interruption, and extended by new labels."""
+"""Training into a folder: begun, resumed after any interruption, and extended by new labels."""
 
 from __future__ import annotations
 
