@@ -77,19 +77,25 @@ def check_Y(Y: Any, n_samples: int | None = None) -> sparse.csr_matrix:
 
 def canonical_csr(matrix: Any, name: str, dtype: np.dtype[Any] | None = None) -> sparse.csr_matrix:
     """Return a matrix as CSR, each row's columns rising and none twice, in `dtype` or else its own type of number."""
-    return _canonical(_sound(matrix, name), dtype)
+    kept = _as_it_is(matrix, name, dtype)
+    return _canonical(_sound(matrix, name), dtype) if kept is None else kept
 
 
 def assemble(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sparse.csr_matrix:
     """Make a `csr_matrix` of arrays known to be canonical, without a copy and without a look at them."""
+    matrix = _put_together(data, indices, indptr, shape)
+    matrix.has_sorted_indices = True
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _put_together(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sparse.csr_matrix:
     wanted = np.int32 if data.size <= LARGEST else np.int64
     empty: Any = shape  # scipy's stubs do not know that a shape makes an empty matrix of a given type
     matrix = sparse.csr_matrix(empty, dtype=data.dtype)
     matrix.data = np.asarray(data)  # a plain view of a memory-mapped array: slices of it are much cheaper
     matrix.indices = np.asarray(indices).astype(wanted, copy=False)
     matrix.indptr = np.asarray(indptr).astype(wanted, copy=False)
-    matrix.has_sorted_indices = True
-    matrix.has_canonical_format = True
     return matrix
 
 
@@ -140,6 +146,27 @@ def restore(form: str, shape: tuple[int, int], parts: Mapping[str, Array], name:
 def rises(values: Array, *, strictly: bool = False) -> bool:
     """Tell whether no number is followed by a smaller one, or by its equal; differences could wrap around."""
     return not (values[1:] <= values[:-1] if strictly else values[1:] < values[:-1]).any()
+
+
+def _as_it_is(matrix: Any, name: str, dtype: np.dtype[Any] | None) -> sparse.csr_matrix | None:
+    """Return a CSR matrix that needs no conversion after the same looks at it, or None.
+
+    scipy's constructors take longer than ranking a row.
+    """
+    if not (sparse.issparse(matrix) and matrix.format == "csr" and len(matrix.shape) == 2):
+        return None
+    data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
+    plain = all(type(array) is np.ndarray and array.flags.c_contiguous for array in (data, indices, indptr))
+    if not plain or data.dtype != np.float32 or (dtype is not None and dtype != np.float32):
+        return None
+    if not indices.dtype == indptr.dtype == np.int32 or not indptr.size or int(indptr[-1]) != data.size:
+        return None
+    shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+    if max(shape) > LARGEST:
+        return None
+    check_compressed(name, data, indices, indptr, *shape)
+    kept = _put_together(data, indices, indptr, shape)
+    return kept if kept.has_canonical_format else None
 
 
 def _canonical(matrix: Any, dtype: np.dtype[Any] | None) -> sparse.csr_matrix:

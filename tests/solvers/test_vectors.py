@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unmissed._jit import kernel
 from unmissed.kernels import vectors
-from unmissed.kernels.vectors import BLOCK, LANES
+from unmissed.kernels.vectors import LANES
 
 N_FEATURES = 7
 
@@ -54,23 +54,23 @@ def test_sums_have_the_bits_of_the_plain_loop(name, number, index, seed, bounds)
 
 
 @kernel()
-def add_block(places, values, begin, end, weights, score):
-    vectors.add_block(places, values, begin, end, weights, score)
+def add_16(places, values, begin, end, weights, score):
+    vectors.add_16(places, values, begin, end, weights, score)
 
 
 @kernel()
-def add_two_blocks(places, values, begin, end, weights, score):
-    vectors.add_two_blocks(places, values, begin, end, weights, score)
+def add_72(places, values, begin, end, weights, score):
+    vectors.add_72(places, values, begin, end, weights, score)
 
 
-@pytest.mark.parametrize(("add", "width"), [(add_block, BLOCK), (add_two_blocks, 2 * BLOCK)])
+@pytest.mark.parametrize(("add", "width"), [(add_16, 16), (add_72, 72)])
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 40), st.integers(0, 40)))
 def test_sums_of_blocks_begin_at_any_place(add, width, seed, bounds):
     begin, end = sorted(bounds)
     _, values, weights, score = draw(seed, 40, np.int64)
     places = np.random.default_rng(seed).integers(0, len(weights) - width, 40)
-    score = score[:width].astype(np.float32)
+    score = np.resize(score, width).astype(np.float32)
     expected = score.copy()
     add(places, values, begin, end, weights, score)
     vectors.plain_add_places(places, values, begin, end, weights, expected)

@@ -1,11 +1,10 @@
 """Beam search down label trees, a batch of rows at a time.
 
 A node scores its columns, children or labels, by sparse weights kept feature by feature; a column with the score s has
-the log probability -max(0, 1 - s)^2 given the node, and log probabilities add up along a path. A row
-meets nearly all nodes of the first levels, so these are scored at once, from weights kept feature by feature for all of
-them. Below, the rows of a batch go down one level at a time, and those that stand at one node are scored together: many
-of them over a dense tile of the node's features and columns, few of them straight from the sparse weights. All ways add
-the same numbers in the same order; the zeros that a dense tile adds change no bit.
+the log probability -max(0, 1 - s)^2 given the node, and log probabilities add up along a path. Below the first levels
+(`kernels.first_levels`) the rows of a batch go down one level at a time, and those that stand at one node are scored
+together: many of them over a dense tile of the node's features and columns, few of them straight from the sparse
+weights. All ways add the same numbers in the same order; the zeros that a dense tile adds change no bit.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.prefetch import prefetch
-from unmissed.kernels.vectors import BLOCK, add_block, add_two_blocks
+from unmissed.kernels.vectors import add_16, add_32, add_64, add_72, add_80
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -48,55 +47,6 @@ class TreeArrays(NamedTuple):
     buckets: Any
 
 
-class TopArrays(NamedTuple):
-    """The inner nodes of the first levels, as one block of columns.
-
-    Node v, where it is below len(places) and places[v] is not -1, has its columns from places[v] on; `bias` holds one
-    number per column. A feature f with weights for many columns has all of them, with zeros, in dense[lines[f]]; any
-    other, where lines[f] is -1, has the weights starts[f] to starts[f + 1], each for a column of the block.
-    """
-
-    places: Any
-    bias: Any
-    lines: Any
-    dense: Any
-    starts: Any
-    columns: Any
-    weights: Any
-
-
-@kernel()
-def count_top(tree, places, counts):
-    """Count the weights that each feature has in the nodes whose place is not -1."""
-    for node in range(places.shape[0]):
-        if places[node] >= 0:
-            for at in range(tree.feature_starts[node], tree.feature_starts[node + 1]):
-                counts[tree.features[at]] += tree.weight_starts[at + 1] - tree.weight_starts[at]
-
-
-@kernel()
-def lay_top(tree, places, lines, dense, ends, columns, weights):
-    """Write those weights feature by feature, as TopArrays has them.
-
-    `dense` holds zeros before; `ends` holds where the list of each feature begins, and afterwards where it ends.
-    """
-    for node in range(places.shape[0]):
-        if places[node] < 0:
-            continue
-        first = tree.column_starts[node]
-        for at in range(tree.feature_starts[node], tree.feature_starts[node + 1]):
-            feature = tree.features[at]
-            for weight in range(tree.weight_starts[at], tree.weight_starts[at + 1]):
-                column = tree.columns[weight]
-                value = np.float32(tree.weights[weight]) * tree.scale[first + column]
-                if lines[feature] >= 0:
-                    dense[lines[feature], places[node] + column] = value
-                else:
-                    columns[ends[feature]] = places[node] + column
-                    weights[ends[feature]] = value
-                    ends[feature] += 1
-
-
 @kernel()
 def lay_buckets(feature_starts, features, bucket_starts, shifts, buckets):
     """Index each node's features: those of bucket b, from buckets[b] on, have the leading bits b - bucket_starts[v]."""
@@ -110,57 +60,6 @@ def lay_buckets(feature_starts, features, bucket_starts, shifts, buckets):
         while bucket < stop:
             buckets[bucket] = feature_starts[node + 1]
             bucket += 1
-
-
-@kernel()
-def descend_top(tree, top, indptr, indices, data, nodes, scores):
-    """Bring the beam of every row from the root down to leaves and to the nodes that `top` does not hold.
-
-    `nodes` and `scores` (n_rows, beam) get each row's nodes, best first, and their log probabilities; places without a
-    node are -1.
-    """
-    line = np.empty(top.bias.shape[0], np.float32)
-    next_nodes, next_scores = np.empty_like(nodes[0]), np.empty_like(scores[0])
-    nodes[:] = -1
-    scores[:] = -np.inf
-    for row in range(nodes.shape[0]):
-        line[:] = top.bias
-        _add_top(top, indices[indptr[row] : indptr[row + 1]], data[indptr[row] : indptr[row + 1]], line)
-        _to_log_probabilities(line)
-        nodes[row, 0] = 0
-        scores[row, 0] = 0
-        moving = True
-        while moving:
-            moving = False
-            next_nodes[:] = -1
-            next_scores[:] = -np.inf
-            for slot in range(nodes.shape[1]):
-                node, score = nodes[row, slot], scores[row, slot]
-                if node < 0:
-                    break
-                if node >= top.places.shape[0] or top.places[node] < 0:
-                    _put(next_nodes, next_scores, node, score)
-                    continue
-                moving = True
-                for column in range(tree.column_starts[node + 1] - tree.column_starts[node]):
-                    child = tree.children[node] + column
-                    _put(next_nodes, next_scores, child, score + line[top.places[node] + column])
-            nodes[row] = next_nodes
-            scores[row] = next_scores
-
-
-@kernel()
-def _add_top(top, indices, data, line):
-    """Add value times weight over the entries of a row, for all columns of the block."""
-    for entry in range(indices.shape[0]):
-        feature, value = indices[entry], data[entry]
-        if top.lines[feature] >= 0:
-            dense = top.dense[top.lines[feature]]
-            for column in range(line.shape[0]):
-                line[column] += value * dense[column]
-        else:
-            for at in range(top.starts[feature], top.starts[feature + 1]):
-                line[top.columns[at]] += value * top.weights[at]
 
 
 @kernel()
@@ -187,7 +86,7 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
             for slot in range(nodes.shape[1]):
                 node = nodes[row, slot]
                 if node >= 0 and tree.children[node] < 0:
-                    _put(next_nodes[row], next_scores[row], node, scores[row, slot])
+                    put(next_nodes[row], next_scores[row], node, scores[row, slot])
         for group in range(n_inner):
             node = inner[group]
             mine = rows[starts[group] : starts[group + 1]]
@@ -197,7 +96,7 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
                 n_columns = _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line)
                 above = scores[row, slots[starts[group] + at]]
                 for column in range(n_columns):
-                    _put(next_nodes[row], next_scores[row], tree.children[node] + column, above + line[column])
+                    put(next_nodes[row], next_scores[row], tree.children[node] + column, above + line[column])
             if dense:
                 _clear_table(tree, node, table)
         nodes[:] = next_nodes
@@ -208,8 +107,7 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
 def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, found):
     """Set found[i, s, c] to the log probability of label c of the leaf in slot s of row i's beam.
 
-    `found` is as wide as the tiles of leaves are.
-    The labels of that leaf are tree.labels from begins[i, s] on, sizes[i, s] of them; 0 where the slot is empty.
+    `found` is as wide as the tiles of leaves are. The labels of that leaf are tree.labels from begins[i, s] on, sizes[i, s] of them; 0 where the slot is empty.
     """
     counts = np.zeros(tree.children.shape[0], np.int64)
     rows, slots = np.empty(nodes.size, np.int64), np.empty(nodes.size, np.int64)
@@ -269,7 +167,7 @@ def add_trees(tree_labels, begins, sizes, found, totals, labels, scores):
                         totals[label] += np.exp(np.float64(found[tree, row, slot, column]))
         for at in range(n_chosen):
             label = chosen[at]
-            _put(labels[row], scores[row], label, np.float32(totals[label] / n_trees))
+            put(labels[row], scores[row], label, np.float32(totals[label] / n_trees))
             totals[label] = -1
 
 
@@ -363,12 +261,12 @@ def _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, val
             _add_lines(tile, hits, values, n_hits, width, line)
     else:
         _add_sparse(tree, node, indptr, indices, data, row, hits, values, line)
-    _to_log_probabilities(line[:n_columns])
+    to_log_probabilities(line[:n_columns])
     return n_columns
 
 
 @kernel()
-def _to_log_probabilities(line):
+def to_log_probabilities(line):
     """Turn scores into log probabilities given the node."""
     for column in range(line.shape[0]):
         under = max(_ONE - line[column], _ZERO)
@@ -388,19 +286,36 @@ def _add_pairs(tile, hits, values, n_hits, line):
 
 @kernel()
 def _add_lines(tile, hits, values, n_hits, width, line):
-    """Add value times weight over the hits of a row, for any number of blocks of columns."""
+    """Add value times weight over the hits of a row, for lines of any width that `tile_width` gives."""
     left = 0
-    while left + 2 * BLOCK <= width:
-        add_two_blocks(hits, values, 0, n_hits, tile[left:], line[left : left + 2 * BLOCK])
-        left += 2 * BLOCK
-    if left < width:
-        add_block(hits, values, 0, n_hits, tile[left:], line[left : left + BLOCK])
+    while width - left > 80:
+        add_64(hits, values, 0, n_hits, tile[left:], line[left : left + 64])
+        left += 64
+    rest = line[left:width]
+    if width - left == 16:
+        add_16(hits, values, 0, n_hits, tile[left:], rest)
+    elif width - left == 32:
+        add_32(hits, values, 0, n_hits, tile[left:], rest)
+    elif width - left == 64:
+        add_64(hits, values, 0, n_hits, tile[left:], rest)
+    elif width - left == 72:
+        add_72(hits, values, 0, n_hits, tile[left:], rest)
+    else:
+        add_80(hits, values, 0, n_hits, tile[left:], rest)
 
 
 @kernel()
 def tile_width(n_columns):
-    """Return how long the lines of a tile are: two columns, or whole blocks of them."""
-    return 2 if n_columns == 2 else -(-n_columns // BLOCK) * BLOCK
+    """Return how long the lines of a tile are: two columns, or as many as are summed together."""
+    if n_columns == 2:
+        return 2
+    whole = 0
+    while n_columns - whole > 80:
+        whole += 64
+    for width in (16, 32, 64, 72):
+        if n_columns - whole <= width:
+            return whole + width
+    return whole + 80
 
 
 @kernel()
@@ -469,7 +384,7 @@ def _by_node(nodes, children, leaves, counts, found, starts, rows, slots):
 
 
 @kernel()
-def _put(names, scores, name, score):
+def put(names, scores, name, score):
     """Put a name into a list of the best, best first, if it belongs there; among equals the smaller name leads."""
     last = names.shape[0] - 1
     if names[last] >= 0 and (scores[last] > score or (scores[last] == score and names[last] < name)):

@@ -19,10 +19,10 @@ from unmissed.kernels.prefetch import LINE, hint
 ir, types, cgutils = later("llvmlite.ir"), later("numba.core.types"), later("numba.core.cgutils")
 
 LANES = 64
-BLOCK = 32  # columns of a node's tile, or twice as many, that are summed together
 _AHEAD = 16  # weights are asked for so many non-zeros before they are used
 _REGISTER = 32  # bytes
 _SUMS = 8  # registers that hold sums; the others hold products
+_MOST_SUMS = 10  # so many, if that saves a second pass
 _GROUP = 4  # non-zeros that are added at a time
 
 _Value = Any  # of llvmlite
@@ -95,8 +95,9 @@ class _Row:
 
     def add(self, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         """Go over the row as often as its sums need it, each time with all registers filled."""
-        for first in range(0, self.lanes, _SUMS * self.width):
-            self._add_lanes(range(first, min(self.lanes, first + _SUMS * self.width), self.width), combine)
+        once = (_SUMS if self.lanes > _MOST_SUMS * self.width else _MOST_SUMS) * self.width
+        for first in range(0, self.lanes, once):
+            self._add_lanes(range(first, min(self.lanes, first + once), self.width), combine)
 
     def _add_lanes(self, lanes: range, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         builder, sums = self.builder, {}
@@ -185,10 +186,11 @@ def _compiled(write: Callable[[_Row], None], lanes: int = LANES, stride: int = L
 
 if interpreted():
     add_in_pairs, add_in_order, move_weights = plain_add_in_pairs, plain_add_in_order, plain_move_weights
-    add_block = add_two_blocks = plain_add_places
+    add_16 = add_32 = add_64 = add_72 = add_80 = plain_add_places
 else:
     add_in_pairs = _compiled(lambda row: row.add(_pairs))
     add_in_order = _compiled(lambda row: row.add(_order))
-    add_block = _compiled(lambda row: row.add(_order), BLOCK, 1)
-    add_two_blocks = _compiled(lambda row: row.add(_order), 2 * BLOCK, 1)
+    add_16, add_32, add_64, add_72, add_80 = (
+        _compiled(lambda row: row.add(_order), lanes, 1) for lanes in (16, 32, 64, 72, 80)
+    )
     move_weights = _compiled(_Row.move)

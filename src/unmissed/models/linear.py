@@ -15,6 +15,7 @@ from unmissed.models import scoring
 from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.rescoring import ByLabel
 from unmissed.models.rows import check_k
+from unmissed.models.scanning import Ranker
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
@@ -71,6 +72,7 @@ class Linear(Model):
     n_jobs: int | None
     shards_: list[Shard]
     by_label_: ByLabel | None
+    ranker_: Ranker
 
     def _open(self, pieces: Pieces) -> None:
         shards: list[Shard] = []
@@ -85,6 +87,7 @@ class Linear(Model):
             raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
         self.shards_ = shards
         self.by_label_ = None
+        self.ranker_ = Ranker(shards, self.n_features_in_)
 
     def rank(
         self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100
@@ -109,7 +112,7 @@ class Linear(Model):
         return self.by_label_.rank(rows, proposed, k, self.n_jobs)
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        return scoring.rank(X, self.shards_, k, self.n_jobs)
+        return self.ranker_.rank(X, k, self.n_jobs)
 
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""

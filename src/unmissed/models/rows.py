@@ -14,7 +14,7 @@ from unmissed.data import Dataset
 from unmissed.data.dataset import Labelled
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
-from unmissed.matrices import LARGEST, check_X, check_Y
+from unmissed.matrices import LARGEST, assemble, check_X, check_Y
 
 
 class Stored(NamedTuple):
@@ -109,7 +109,7 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     lengths = np.sqrt(np.bincount(rows, X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
     factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     data = (X.data * factors[rows]).astype(np.float32)
-    return sp.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+    return assemble(data, X.indices, X.indptr, X.shape)
 
 
 def check_k(k: Any) -> int:

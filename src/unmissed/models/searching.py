@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.kernels.beam import add_trees, descend, descend_top, score_leaves
+from unmissed.kernels.beam import add_trees
+from unmissed.kernels.first_levels import search_tree
 from unmissed.models.label_clusters import csr_arrays
 from unmissed.models.tree_file import Tree
 from unmissed.ranking import Ranking
@@ -37,9 +38,7 @@ def search(X: sp.csr_matrix, trees: Sequence[Tree], beam: int, k: int, n_labels:
         tile = scratch("tile of a node", (max(tree.tile for tree in trees),))
         for at, (tree, top) in enumerate(zip(trees, tops, strict=True)):
             nodes, reached = np.empty(places[1:], np.int32), np.empty(places[1:], np.float32)
-            descend_top(tree.search, top, *rows, nodes, reached)
-            descend(tree.search, *rows, nodes, reached, table, tile)
-            score_leaves(tree.search, *rows, nodes, reached, table, tile, begins[at], sizes[at], found[at])
+            search_tree(tree.search, top, *rows, nodes, reached, table, tile, begins[at], sizes[at], found[at])
         totals = np.full(n_labels, -1.0)
         add_trees(tree_labels, begins, sizes, found, totals, labels[first:last], scores[first:last])
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.execution import Piece
-from unmissed.kernels.beam import TopArrays, TreeArrays, count_top, lay_buckets, lay_top, tile_width
+from unmissed.kernels.beam import TreeArrays, lay_buckets, tile_width
+from unmissed.kernels.first_levels import TopArrays, count_top, lay_top
 from unmissed.models.label_clusters import Clusters, read_only
 from unmissed.solvers.node import NodeWeights
 
@@ -81,8 +82,8 @@ class Tree:
     @cached_property
     def widest(self) -> int:
         """How long a line of scores of a leaf's labels may be."""
-        most = (self.clusters.ends - self.clusters.begins)[self.clusters.children < 0].max(initial=1)
-        return int(max(tile_width(many) for many in (2, most)))
+        sizes = (self.clusters.ends - self.clusters.begins)[self.clusters.children < 0]
+        return int(max(tile_width(many) for many in np.unique(sizes)))
 
     @cached_property
     def tile(self) -> int:

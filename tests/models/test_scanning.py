@@ -1,0 +1,164 @@
+"""The scan in whole numbers finds the k best labels bit for bit, whatever the numbers are."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmissed._jit import kernel
+from unmissed.kernels import whole
+from unmissed.kernels.whole import TILE
+from unmissed.matrices import check_X
+from unmissed.models import DiSMEC, scanning, scoring
+from unmissed.models.scanning import Ranker, Scan
+from unmissed.ranking import Ranking
+from unmissed.solvers.shard import Shard
+
+N_FEATURES = 30
+
+
+def make_shards(weights, bias, cuts):
+    """Shards of dense weights (n_labels, n_features) whose labels are cut at some places."""
+    shards = []
+    for first, last in zip([0, *cuts], [*cuts, len(bias)], strict=True):
+        mine = sp.csc_matrix(weights[first:last])
+        features = np.flatnonzero(np.diff(mine.indptr)).astype(np.int32)
+        starts = np.append(mine.indptr[features], mine.indptr[-1]).astype(np.int64)
+        nothing = np.zeros(last - first)
+        arrays = features, starts, mine.indices.astype(np.uint16), mine.data.astype(np.float32)
+        shards.append(Shard(*arrays, bias[first:last], nothing, nothing, nothing.astype(np.int32), first))
+    return shards
+
+
+def draw(seed, n_labels, alike):
+    """Weights of which some features have nearly all and others few; `alike` labels differ in the last digits only."""
+    rng = np.random.default_rng(seed)
+    density = rng.choice([0.02, 0.3, 1.0], N_FEATURES)
+    weights = rng.standard_normal((n_labels, N_FEATURES)).astype(np.float32)
+    if alike:
+        weights = weights[:1] * (1 + rng.integers(-9, 10, weights.shape) * 1e-6)
+    weights *= rng.random(weights.shape) < density
+    weights *= 10.0 ** rng.integers(-2, 3, (n_labels, 1))
+    X = rng.standard_normal((9, N_FEATURES)) * (rng.random((9, N_FEATURES)) < 0.5) * 10.0 ** rng.integers(-3, 4)
+    X[0] = 0
+    bias = rng.standard_normal(n_labels).astype(np.float32) * (0 if alike else 1)
+    cuts = sorted(set(rng.integers(1, n_labels, 3).tolist())) if n_labels > 1 else []
+    return make_shards(weights.astype(np.float32), bias, cuts), check_X(X)
+
+
+def naive(X, shards, k):
+    n_labels = sum(shard.n_labels for shard in shards)
+    scores = scoring.scores_of(X, shards, np.arange(n_labels))
+    return Ranking.sort(np.broadcast_to(np.arange(n_labels), scores.shape), scores).top(min(k, n_labels))
+
+
+@pytest.mark.kernel
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_labels=st.sampled_from([1, 5, TILE, 2 * TILE + 7, 5 * TILE]),
+    k=st.sampled_from([1, 3, 8]),
+    alike=st.booleans(),
+)
+def test_the_scan_finds_the_best_labels_to_the_bit(seed, n_labels, k, alike):
+    shards, X = draw(seed, n_labels, alike)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanning, "_CHUNK", 2 * TILE)
+        patch.setattr(scanning, "_ROWS", 4)
+        found = Scan(shards, N_FEATURES).rank(X, k, 1)
+    expected = naive(X, shards, k)
+    assert np.array_equal(found.labels[:, : expected.k], expected.labels)
+    assert np.array_equal(found.scores[:, : expected.k], expected.scores)
+    assert (found.labels[:, expected.k :] == -1).all()
+
+
+def test_scores_beyond_float32_are_looked_at_one_by_one():
+    shards, X = draw(1, 2 * TILE, alike=False)
+    shards = [replace(shard, weights=np.abs(shard.weights)) for shard in shards]  # no sum of both infinities
+    huge = abs(X) * np.float32(1e38 / X.data.max())
+    found, expected = Scan(shards, N_FEATURES).rank(huge, 3, 1), naive(huge, shards, 3)
+    assert np.isinf(expected.scores).any()
+    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(found.scores, expected.scores)
+
+
+def test_few_labels_are_scored_exactly(monkeypatch):
+    shards, X = draw(3, 20 * TILE, alike=False)
+    asked = []
+    true = scanning.rank_chunk
+    monkeypatch.setattr(scanning, "rank_chunk", lambda *arguments: asked.append(arguments) or true(*arguments))
+    Scan(shards, N_FEATURES).rank(X, 5, 1)
+    chunk = asked[0][0]
+    assert chunk.lines.max() >= 0 > chunk.lines.min()  # features of both kinds
+    assert chunk.dense.dtype == np.int16
+    assert np.abs(chunk.dense).max() > 5000  # the whole numbers are large enough to tell labels apart
+
+
+def test_a_ranker_scans_once_many_rows_were_ranked_and_gives_the_same_bits():
+    shards, X = draw(4, 3 * TILE, alike=False)
+    ranker = Ranker(shards, N_FEATURES)
+    before = [ranker.rank(X, 5, 1) for _ in range(3)]
+    assert ranker._scan is None
+    many = sp.csr_matrix(sp.vstack([X] * (scoring.FEW // X.shape[0])))
+    after = ranker.rank(many, 5, 2)
+    assert ranker._scan is not None
+    assert np.array_equal(after.labels[: len(X.indptr) - 1], before[0].labels)
+    assert np.array_equal(after.scores[: len(X.indptr) - 1], before[0].scores)
+    copy = pickle.loads(pickle.dumps(ranker))
+    assert copy._scan is None
+    assert np.array_equal(copy.rank(X, 5, 1).scores, before[0].scores)
+
+
+def test_labels_of_few_weights_are_not_scanned_where_pointers_would_outgrow_them(monkeypatch):
+    shards, X = draw(5, 3 * TILE, alike=False)
+    monkeypatch.setattr(scoring, "FEW", 0)
+    monkeypatch.setattr(scanning, "_POINTERS", 2**26)
+    ranker = Ranker(shards, N_FEATURES)
+    assert np.array_equal(ranker.rank(X, 5, 1).labels, naive(X, shards, 5).labels)
+    assert ranker._scan is None
+
+
+def test_labels_that_are_learned_later_are_scanned_too():
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((40, 6)), rng.random((40, 9)) < 0.3
+    many = np.tile(X, (10, 1))
+    model = DiSMEC(n_jobs=1).fit(X, Y[:, :5])
+    assert model.rank(many, 9).labels.max() == 4
+    model.fit_labels(X, Y[:, 5:])
+    assert model.rank(many, 9).labels.max() == 8
+
+
+@kernel()
+def add_whole(lines, factors, begin, end, weights, sums):
+    whole.add_whole(lines, factors, begin, end, weights, sums)
+
+
+@kernel()
+def count_ones(word):
+    return whole.count_ones(word)
+
+
+@pytest.mark.kernel
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 20), st.integers(0, 20)))
+def test_sums_of_whole_numbers_are_those_of_the_plain_loop_also_where_they_wrap_around(seed, bounds):
+    begin, end = (2 * bound for bound in sorted(bounds))
+    rng = np.random.default_rng(seed)
+    lines = rng.integers(0, 7, 40).astype(np.uint16)
+    factors = rng.integers(-32767, 32768, 40).astype(np.int16)
+    weights = rng.integers(-32767, 32768, 7 * TILE).astype(np.int16)
+    sums = rng.integers(-(2**31), 2**31, TILE).astype(np.int32)
+    expected = sums.copy()
+    add_whole(lines, factors, begin, end, weights, sums)
+    whole.plain_add_whole(lines, factors, begin, end, weights, expected)
+    assert np.array_equal(sums, expected)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1, 0x5555])
+def test_set_bits_are_counted(word):
+    assert count_ones(np.uint64(word)) == whole.plain_count_ones(np.uint64(word)) == bin(word).count("1")
