@@ -107,7 +107,8 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
 def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, found):
     """Set found[i, s, c] to the log probability of label c of the leaf in slot s of row i's beam.
 
-    `found` is as wide as the tiles of leaves are. The labels of that leaf are tree.labels from begins[i, s] on, sizes[i, s] of them; 0 where the slot is empty.
+    Its labels are tree.labels from begins[i, s] on, sizes[i, s] of them, 0 where the slot is empty. `found` is as wide
+    as the tiles of leaves are.
     """
     counts = np.zeros(tree.children.shape[0], np.int64)
     rows, slots = np.empty(nodes.size, np.int64), np.empty(nodes.size, np.int64)
@@ -291,17 +292,17 @@ def _add_lines(tile, hits, values, n_hits, width, line):
     while width - left > 80:
         add_64(hits, values, 0, n_hits, tile[left:], line[left : left + 64])
         left += 64
-    rest = line[left:width]
-    if width - left == 16:
-        add_16(hits, values, 0, n_hits, tile[left:], rest)
-    elif width - left == 32:
-        add_32(hits, values, 0, n_hits, tile[left:], rest)
-    elif width - left == 64:
-        add_64(hits, values, 0, n_hits, tile[left:], rest)
-    elif width - left == 72:
-        add_72(hits, values, 0, n_hits, tile[left:], rest)
+    last, rest = tile[left:], line[left:width]
+    if rest.shape[0] == 16:
+        add_16(hits, values, 0, n_hits, last, rest)
+    elif rest.shape[0] == 32:
+        add_32(hits, values, 0, n_hits, last, rest)
+    elif rest.shape[0] == 64:
+        add_64(hits, values, 0, n_hits, last, rest)
+    elif rest.shape[0] == 72:
+        add_72(hits, values, 0, n_hits, last, rest)
     else:
-        add_80(hits, values, 0, n_hits, tile[left:], rest)
+        add_80(hits, values, 0, n_hits, last, rest)
 
 
 @kernel()
@@ -309,9 +310,7 @@ def tile_width(n_columns):
     """Return how long the lines of a tile are: two columns, or as many as are summed together."""
     if n_columns == 2:
         return 2
-    whole = 0
-    while n_columns - whole > 80:
-        whole += 64
+    whole = max(0, -(-(n_columns - 80) // 64)) * 64
     for width in (16, 32, 64, 72):
         if n_columns - whole <= width:
             return whole + width
