@@ -9,7 +9,8 @@ import pytest
 from tests.runs.corpora import small_corpus
 from unmissed.data import write_store
 from unmissed.errors import InputError
-from unmissed.models.rows import Rows
+from unmissed.matrices import check_X
+from unmissed.models.rows import Rows, scale_rows
 
 TRAIN, OTHER = small_corpus()[0], small_corpus(seed=1)[0]
 
@@ -52,3 +53,12 @@ def test_a_model_s_own_kind_of_rows_stays_its_own():
     rows = Marked(TRAIN.X, TRAIN.Y, True, "some")
     again = pickle.loads(pickle.dumps(rows))
     assert (type(again), again.mark, again.store) == (Marked, "some", None)
+
+
+def test_scaled_rows_share_nothing_that_is_written_with_the_rows_before():
+    X = check_X(np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 2.0]]))
+    before = X.toarray()
+    scaled = scale_rows(X)
+    assert np.allclose(scaled.toarray(), [[0.6, 0.8], [0, 0], [0, 1]])
+    scaled.data[:] = 9
+    assert np.array_equal(X.toarray(), before)
