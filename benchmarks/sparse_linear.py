@@ -27,7 +27,9 @@ from unmissed.models import make_model
 from unmissed.propensity import Jain
 
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-SETTINGS: dict[tuple[str, str], dict[str, Any]] = {}
+SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("pd-sparse", "delicious"): {"l1": 1.0, "C": 100.0, "fit_bias": False, "early_stopping": True},
+}
 """Parameters by method and data set, where they are not the defaults."""
 
 
@@ -113,10 +115,11 @@ def compare_whole(options: Any) -> None:
             size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         shown = " | ".join(f"{100 * figures[column]:.2f}" for column in COLUMNS)
         said = ", ".join(f"{name} {value:g}" for name, value in settings.items()) or "defaults"
-        gap = model.certificate().gap.max()
+        certificate = model.certificate()
+        gap = "none" if certificate is None else f"{certificate.gap.max():.1e}"
         print(
             f"| {options.data.name} | {method} | {said} | {shown} | {seconds:.1f} | "
-            f"{model.facts()['weights per label']} | {size / 1e6:.1f} | {gap:.1e} |",
+            f"{model.facts()['weights per label']} | {size / 1e6:.1f} | {gap} |",
             flush=True,
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
@@ -14,7 +16,7 @@ from unmissed.models.base import Certificate
 from unmissed.models.linear import Linear, shard_piece
 from unmissed.models.one_vs_rest import check_block_size
 from unmissed.models.rows import Rows
-from unmissed.solvers.joint import Joint, JointHinge, Judge, Weights, label_blocks
+from unmissed.solvers.joint import Joint, JointHinge, Judge, Mean, Proof, Weights, label_blocks
 from unmissed.solvers.parameters import check_flag, check_prune, check_rounds
 from unmissed.solvers.shard import Shard
 
@@ -23,17 +25,56 @@ _PATIENCE = 5  # epochs without better weights after which early stopping stops
 _KEPT = 10  # epochs between two states from which an interrupted training goes on
 _STATE = {"starts": (np.int64, 1), "labels": (np.int32, 1), "alpha": (np.float64, 1)}
 _BEST = {"best_starts": (np.int64, 1), "best_labels": (np.int32, 1), "best_weights": (np.float32, 1)}
+_TOTAL = {"total_starts": (np.int64, 1), "total_labels": (np.int32, 1), "total_weights": (np.float64, 1)}
 
 
 @dataclass(frozen=True)
 class Best:
-    """The weights that a training ends with unless better ones come: the newest, or those best on held-out rows."""
+    """The weights that a training ends with unless better ones come, and their precision on held-out rows."""
 
-    share: float
+    precision: float
     epoch: int
     weights: Weights
-    objective: float
-    gap: float
+
+
+class Stopper:
+    """Early stopping: the weights so far, or their mean over all epochs, that are best on held-out rows."""
+
+    def __init__(self, judge: Judge, n_features: int, n_labels: int) -> None:
+        self._judge = judge
+        self.mean = Mean(n_features, n_labels)
+        self.best: Best | None = None
+
+    def take(self, weights: Weights, epoch: int) -> bool:
+        """Judge the weights of an epoch; return whether nothing became better for so long that training should end."""
+        self.mean.add(weights)
+        for one in (weights, self.mean.weights()):
+            precision = self._judge.precision(one)
+            if self.best is None or precision > self.best.precision:
+                self.best = Best(precision, epoch, one)
+        assert self.best is not None  # the first weights are better than none
+        return epoch - self.best.epoch >= _PATIENCE
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return arrays and facts of what an interrupted training needs of this."""
+        assert self.best is not None  # states are kept after epochs
+        total = self.mean.total
+        sums = total.indptr.astype(np.int64), total.indices.astype(np.int32), total.data
+        arrays = dict(zip((*_BEST, *_TOTAL), (*self.best.weights.arrays, *sums), strict=True))
+        return arrays, {"precision": self.best.precision, "best_epoch": self.best.epoch}
+
+    def restore(self, piece: Piece, epoch: int) -> None:
+        """Take up a state, after checking that its lists hold together."""
+        arrays = piece.expect(_STATE | _BEST | _TOTAL)
+        n_features, n_labels = self.mean.total.shape
+        for names in (_BEST, _TOTAL):
+            _check_lists(piece, names, n_features, n_labels)
+        starts, labels, w = (np.array(arrays[name]) for name in _BEST)
+        told = piece.numbers("precision", "best_epoch")
+        self.best = Best(told["precision"], int(told["best_epoch"]), Weights(starts, labels, w))
+        starts, labels, w = (np.array(arrays[name]) for name in _TOTAL)
+        self.mean.total = sp.csr_matrix((w, labels, starts), shape=(n_features, n_labels))
+        self.mean.n = epoch
 
 
 class PDSparse(Linear):
@@ -50,8 +91,8 @@ class PDSparse(Linear):
     C : the weight of the loss against the penalties
     tol : the relative duality gap at which training ends
     max_epochs : passes over the rows after which it ends anyway, with a warning
-    early_stopping : hold a tenth of the rows out and keep the weights that are best on them, as the authors do; nothing
-        is certified then
+    early_stopping : hold a tenth of the rows out and keep the weights that are best on them, those of an epoch or their
+        mean over all epochs so far; nothing is certified then
     prune : weights smaller than this become 0 after training
     unit_rows : scale each row to length 1 first, in training and in prediction
     fit_bias : give each label a constant that is penalised like a weight
@@ -102,62 +143,62 @@ class PDSparse(Linear):
         if self.early_stopping:
             order = np.random.default_rng(int(self.random_state)).permutation(rows.n_samples)
             held, kept = np.sort(order[: rows.n_samples // 10]), np.sort(order[rows.n_samples // 10 :])
-            judge = Judge(solver, X[held], Y[held])
+            judge = Judge(solver, X[held], Y[held], self.n_jobs)
             X, Y = X[kept], Y[kept]
         problem = Joint(solver, X, Y, self.n_jobs)
-        best, kept_epoch = self._go_on(problem, work)
+        stopper = None if judge is None else Stopper(judge, problem.n_features, problem.n_labels)
+        kept_epoch = self._go_on(problem, stopper, work)
         while True:
-            weights = problem.weights()
-            search = problem.run_epoch(weights)
+            weights, about = problem.run_epoch()
             work.tell(1)
-            share = 0.0 if judge is None else judge.share_right(weights)
-            if judge is None or best is None or share > best.share:
-                best = Best(share, problem.epoch, weights, search.objective, search.gap)
-            last = problem.epoch + 1 >= self.max_epochs or problem.epoch - best.epoch >= _PATIENCE
-            if last or search.gap <= self.tol:
+            done = problem.epoch >= self.max_epochs
+            if stopper is not None:
+                done = stopper.take(weights, problem.epoch) or about <= self.tol or done
+            elif done or about <= self.tol:
+                proof = problem.prove(weights)
+                done = done or proof.gap <= self.tol
+            if done:
                 break
-            problem.advance(search)
             if problem.epoch % _KEPT == 0:
                 problem.refresh()
-                work.pieces.put(_state(problem, best if judge else None))
+                work.pieces.put(_state(problem, stopper))
                 if kept_epoch:
                     work.pieces.drop(_state_key(kept_epoch))
                 kept_epoch = problem.epoch
-        work.tell(int(self.max_epochs) - problem.epoch - 1)
-        self._leave(best, problem.n_labels, size, work)
+        work.tell(int(self.max_epochs) - problem.epoch)
+        epochs = problem.epoch
+        if stopper is not None and stopper.best is not None:
+            weights, epochs = stopper.best.weights, stopper.best.epoch
+            proof = problem.prove(weights)
+        self._leave(weights, proof, epochs, problem.n_labels, size, work)
         if kept_epoch:
             work.pieces.drop(_state_key(kept_epoch))
 
-    def _go_on(self, problem: Joint, work: Work) -> tuple[Best | None, int]:
-        """Take up the newest state that was kept; return the best weights so far, if any, and its epoch, or 0."""
+    def _go_on(self, problem: Joint, stopper: Stopper | None, work: Work) -> int:
+        """Take up the newest state that was kept; return its epoch, or 0."""
         states = [key for key in work.pieces.listed() if key.startswith("state/")]
         if not states:
-            return None, 0
+            return 0
         piece = work.pieces.get(max(states))
         assert piece is not None  # it is listed
-        arrays = piece.expect(_STATE | (_BEST if "best_weights" in piece.arrays else {}))
-        _check_lists(piece, arrays["starts"], arrays["labels"], arrays["alpha"], problem.n_samples, problem.n_labels)
+        arrays = piece.expect(_STATE | (_BEST | _TOTAL if stopper else {}))
+        _check_lists(piece, _STATE, problem.n_samples, problem.n_labels)
         if (np.diff(arrays["starts"]) < problem.n_positives).any():
             raise piece.damaged("a row is without one of its labels")
         problem.restore(int(piece.numbers("epoch")["epoch"]), *(arrays[name] for name in _STATE))
+        if stopper is not None:
+            stopper.restore(piece, problem.epoch)
         for key in states:
             if key != piece.key:
                 work.pieces.drop(key)
         work.tell(problem.epoch)
-        best = None
-        if "best_weights" in arrays:
-            starts, labels, w = (np.array(arrays[name]) for name in _BEST)
-            _check_lists(piece, starts, labels, w, problem.n_features, problem.n_labels)
-            weights = Weights(starts, labels, w, dual=0.0)  # the dual is in the gap already
-            told = piece.numbers("share", "best_epoch", "objective", "gap")
-            best = Best(told["share"], int(told["best_epoch"]), weights, told["objective"], told["gap"])
-        return best, problem.epoch
+        return problem.epoch
 
-    def _leave(self, best: Best, n_labels: int, size: int, work: Work) -> None:
+    def _leave(self, weights: Weights, proof: Proof, epochs: int, n_labels: int, size: int, work: Work) -> None:
         """Keep the weights in shards of labels, then the certificate, which says that all is there."""
-        for first, block in label_blocks(best.weights, n_labels, size):
-            work.pieces.put(shard_piece(self._shard(first, block, best.gap, best.epoch + 1)))
-        facts = {"objective": best.objective, "gap": best.gap, "epochs": best.epoch + 1}
+        for first, block in label_blocks(weights, n_labels, size):
+            work.pieces.put(shard_piece(self._shard(first, block, proof.gap, epochs)))
+        facts = {"objective": proof.objective, "gap": proof.gap, "epochs": epochs}
         work.pieces.put(Piece(_CERTIFICATE, {}, facts))
 
     def _shard(self, first: int, block: Any, gap: float, epochs: int) -> Shard:
@@ -203,8 +244,9 @@ class PDSparse(Linear):
         return Certificate(self.tol, gap, float(self.joint_["objective"]), unit="joint problem", columns=columns)
 
 
-def _check_lists(piece: Piece, starts: Any, labels: Any, values: Any, n_lists: int, n_labels: int) -> None:
+def _check_lists(piece: Piece, names: Iterable[str], n_lists: int, n_labels: int) -> None:
     """Refuse a state whose lists of labels, one per row or per feature, do not hold together."""
+    starts, labels, values = (piece.arrays[name] for name in names)
     if len(starts) != n_lists + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
         raise piece.damaged(f"its lists are not those of {n_lists} rows or features")
     if not starts[-1] == len(labels) == len(values):
@@ -215,18 +257,15 @@ def _check_lists(piece: Piece, starts: Any, labels: Any, values: Any, n_lists: i
         raise piece.damaged("it has a number that is not finite")
 
 
-def _state(problem: Joint, best: Best | None) -> Piece:
+def _state(problem: Joint, stopper: Stopper | None) -> Piece:
     """Return what an interrupted training goes on from."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "starts": problem.active[0],
-        "labels": problem.active[1],
-        "alpha": problem.alpha,
-    }
+    values = *problem.active, problem.alpha
+    arrays: dict[str, npt.NDArray[Any]] = dict(zip(_STATE, values, strict=True))
     facts: dict[str, Any] = {"epoch": problem.epoch}
-    if best is not None:
-        for name, values in zip(("starts", "labels", "weights"), best.weights.arrays, strict=True):
-            arrays[f"best_{name}"] = values
-        facts |= {"share": best.share, "best_epoch": best.epoch, "objective": best.objective, "gap": best.gap}
+    if stopper is not None:
+        more, told = stopper.state()
+        arrays |= more
+        facts |= told
     return Piece(_state_key(problem.epoch), arrays, facts)
 
 
