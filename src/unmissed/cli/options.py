@@ -34,7 +34,8 @@ class ReadingOptions:
         str | None, typer.Option(help="The column with the labels; labels if not given.", rich_help_panel=READING)
     ] = None
     separator: Annotated[
-        str | None, typer.Option(help="What separates the labels in a cell; ; if not given.", rich_help_panel=READING)
+        str | None,
+        typer.Option(help="What separates the labels in a cell; a semicolon if not given.", rich_help_panel=READING),
     ] = None
     id_column: Annotated[
         str | None,
@@ -170,11 +171,9 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             words[name] = group(**{one.name: words.pop(one.name) for one in fields(group)})
         command(**words)
 
-    every = [
-        part.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, one in own.items()
-        for part in (inspect.signature(groups[name]).parameters.values() if name in groups else [one])
-    ]
+    listed = [one for name, one in own.items() if name not in groups]  # a command's own options first
+    listed += [one for group in groups.values() for one in inspect.signature(group).parameters.values()]
+    every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in listed]
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in every}
