@@ -6,9 +6,7 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.solvers.problems import dense_weights, make_problem, solve
-from unmissed.kernels.exact import label_slack_exact, lane_slack_exact
-from unmissed.kernels.vectors import LANES
+from tests.solvers.problems import dense_weights, solve
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 WIDE = np.longdouble
@@ -109,25 +107,3 @@ def test_bits_of_labels_that_newton_solves_do_not_depend_on_the_labels_beside():
     alone = solve(SquaredHinge(), X, Y[:, :1])
     assert alone.objective[0] == together.objective[0]
     assert np.array_equal(dense_weights(alone, 8)[0], dense_weights(together, 8)[0])
-
-
-@pytest.mark.kernel
-def test_exact_passes_give_the_same_bits_in_lanes_and_alone():
-    X, _ = make_problem(3, n_samples=25, n_features=19)
-    rng = np.random.default_rng(0)
-    W = rng.standard_normal((19, LANES)).astype(np.float32)
-    bias = rng.standard_normal(LANES).astype(np.float32)
-    rows = X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data
-    slack, loss, count = np.empty((25, LANES), np.float32), np.zeros(LANES), np.zeros(LANES, np.int64)
-    starts, lanes = np.append(np.zeros(3, np.int64), np.ones(23, np.int64)), np.array([5], np.int32)
-    lane_slack_exact(*rows, W, bias, starts, lanes, slack, loss, count)
-    scores = X.toarray().astype(np.float64) @ W.astype(np.float64) + bias
-    expected = np.maximum(0, 1 + scores)
-    expected[2, 5] = 0
-    assert slack == pytest.approx(expected, rel=1e-6, abs=1e-7)
-    assert np.array_equal(count, (slack > 0).sum(axis=0))
-    for lane in (0, 5, 63):
-        is_positive, alone = (np.arange(25) == 2) & (lane == 5), np.empty(25, np.float32)
-        total = label_slack_exact(*rows, W[:, lane].copy(), bias[lane], is_positive, alone)
-        assert total == loss[lane]
-        assert np.array_equal(alone, slack[:, lane])

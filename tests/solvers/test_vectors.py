@@ -89,6 +89,35 @@ def test_weights_move_by_the_bits_of_the_plain_loop(seed, bounds):
     assert weights.tobytes() == expected.tobytes()
 
 
+@kernel()
+def add_whole(indices, numbers, begin, end, weights, sums):
+    vectors.add_whole(indices, numbers, begin, end, weights, sums)
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    bounds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
+    largest=st.sampled_from([5_000, 32_767]),
+)
+def test_whole_numbers_are_summed_exactly_and_in_the_order_of_lanes(seed, bounds, largest):
+    begin, end = sorted(bounds)
+    end = end if largest < 32_767 else min(end, begin + 2)  # no sum is above 2^31
+    rng = np.random.default_rng(seed)
+    indices = rng.integers(0, N_FEATURES, 40).astype(np.uint32)
+    numbers = rng.integers(-largest, largest + 1, 40).astype(np.int16)
+    table = rng.integers(-largest, largest + 1, (N_FEATURES, LANES)).astype(np.int16)
+    stored = np.empty_like(table)
+    stored[:, [vectors.whole_place(lane) for lane in range(LANES)]] = table
+    sums = rng.integers(-9, 9, LANES).astype(np.int32)  # what it holds before does not matter
+    plain = sums.copy()
+    add_whole(indices, numbers, begin, end, stored.reshape(-1), sums)
+    vectors.plain_add_whole(indices, numbers, begin, end, stored.reshape(-1), plain)
+    expected = numbers[begin:end].astype(np.int64) @ table[indices[begin:end]].astype(np.int64)
+    assert np.array_equal(sums, expected)
+    assert np.array_equal(plain, expected)
+
+
 def test_the_plain_loops_are_what_they_say():
     indices, values, weights, score = draw(0, 6, np.int32)
     table = weights.reshape(N_FEATURES, LANES)

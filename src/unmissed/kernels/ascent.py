@@ -12,6 +12,7 @@ from unmissed.kernels.prefetch import prefetch_row
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
+_AHEAD = 3  # rows are asked for so many visits before they are needed
 
 
 @kernel()
@@ -101,7 +102,7 @@ def _shuffle(order, n, state):
         state ^= state << np.uint64(13)
         state ^= state >> np.uint64(7)
         state ^= state << np.uint64(17)
-        other = np.int64((state >> np.uint64(11)) % np.uint64(place + 1))
+        other = np.int64(((state >> np.uint64(33)) * np.uint64(place + 1)) >> np.uint64(31))
         order[place], order[other] = order[other], order[place]
     return state
 
@@ -112,8 +113,8 @@ def _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias
     gain = 0.0
     for place in range(n):
         at = order[place]
-        if place + 1 < n:
-            prefetch_row(indptr, indices, values, rows[order[place + 1]])
+        if place + _AHEAD < n:
+            prefetch_row(indptr, indices, values, rows[order[place + _AHEAD]])
         bias, more = _visit(indptr, indices, values, norms, use_bias, rows[at], signs[at], hs[at], a, at, w, bias)
         gain += more
     return bias, gain

@@ -7,34 +7,14 @@ bounded by the number of its terms times 2^-53 times the sum of their sizes.
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.vectors import LANES, add_in_pairs
 from unmissed.losses.margin import squared_hinge_value
 
 _loss = kernel()(squared_hinge_value)
 
 
 @kernel()
-def lane_slack_exact(indptr, indices, values, W, bias, pos_indptr, pos_lanes, slack, loss, count):
-    """Do what `lanes.lane_slack` does with scores in float64; only what is written to `slack` is rounded."""
-    score = np.empty(LANES, np.float64)
-    flat = W.reshape(-1)
-    for row in range(indptr.shape[0] - 1):
-        score[:] = bias
-        add_in_pairs(indices, values, indptr[row], indptr[row + 1], flat, score)
-        for place in range(pos_indptr[row], pos_indptr[row + 1]):
-            score[pos_lanes[place]] = -1.0
-        out = slack[row]
-        for lane in range(LANES):
-            out[lane] = max(1.0 + score[lane], 0.0)
-        for lane in range(LANES):
-            if score[lane] > -1.0:
-                loss[lane] += _loss(-score[lane])
-                count[lane] += out[lane] > 0
-
-
-@kernel()
 def row_score(indices, values, w, bias):
-    """Return x.w + bias in float64, adding as `lane_slack_exact` does."""
+    """Return x.w + bias in float64: four non-zeros at a time, two and two; what is left one by one."""
     score = np.float64(bias)
     quads = indices.shape[0] // 4
     for quad in range(quads):
@@ -53,7 +33,7 @@ def row_score(indices, values, w, bias):
 
 @kernel()
 def label_slack_exact(indptr, indices, values, w, bias, is_positive, slack):
-    """Do what `lane_slack_exact` does for one label alone, adding in the same order; return the label's loss."""
+    """Write max(0, 1 + score) of each row (0 for positives) for one label; return the loss of its negatives."""
     loss = 0.0
     for row in range(indptr.shape[0] - 1):
         slack[row] = 0

@@ -12,13 +12,11 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.vectors import LANES, add_in_pairs, move_weights
-from unmissed.losses.margin import squared_hinge_value
 
 _SCATTER = 4  # up to this many lanes a row are updated one by one, more of them all at once
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
-_loss = kernel()(squared_hinge_value)
 
 
 @kernel()
@@ -75,51 +73,6 @@ def lane_sweep(indptr, indices, values, norms, use_bias, W, bias, pos_indptr, po
                     W[indices[at], lane] += step[lane] * values[at]
         else:
             move_weights(indices, values, begin, end, flat, step)
-
-
-@kernel()
-def lane_slack(indptr, indices, values, W, bias, pos_indptr, pos_lanes, slack, loss, count):
-    """Write max(0, 1 + score) of each row and lane (0 for positives); sum each lane's loss and count its violations."""
-    flat = W.reshape(-1)
-    score = np.empty(LANES, np.float32)
-    for row in range(indptr.shape[0] - 1):
-        score[:] = bias
-        add_in_pairs(indices, values, indptr[row], indptr[row + 1], flat, score)
-        for place in range(pos_indptr[row], pos_indptr[row + 1]):
-            score[pos_lanes[place]] = -_ONE
-        out = slack[row]
-        for lane in range(LANES):
-            out[lane] = max(_ONE + score[lane], _ZERO)
-        for lane in range(LANES):
-            if out[lane] > _ZERO:
-                loss[lane] += np.float64(_loss(-score[lane]))
-                count[lane] += 1
-
-
-@kernel()
-def label_slack(indptr, indices, values, w, bias, is_positive, slack):
-    """Do what `lane_slack` does for one label alone, adding in the same order; return the label's loss."""
-    loss = 0.0
-    for row in range(indptr.shape[0] - 1):
-        slack[row] = _ZERO
-        if is_positive[row]:
-            continue
-        score = bias
-        end = np.uint64(indptr[row + 1])
-        at = np.uint64(indptr[row])
-        while at + np.uint64(3) < end:
-            at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
-            score += (values[at] * w[indices[at]] + values[at1] * w[indices[at1]]) + (
-                values[at2] * w[indices[at2]] + values[at3] * w[indices[at3]]
-            )
-            at += np.uint64(4)
-        while at < end:
-            score += values[at] * w[indices[at]]
-            at += np.uint64(1)
-        slack[row] = max(_ONE + score, _ZERO)
-        if slack[row] > _ZERO:
-            loss += np.float64(_loss(-score))
-    return loss
 
 
 @kernel()

@@ -8,12 +8,12 @@ interpreted, give the same bits. LLVM cuts the vectors to what a processor has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from unmissed._jit import interpreted, intrinsic, later
+from unmissed._jit import interpreted, intrinsic, kernel, later
 from unmissed.kernels.prefetch import LINE, hint
 
 ir, types, cgutils = later("llvmlite.ir"), later("numba.core.types"), later("numba.core.cgutils")
@@ -24,6 +24,7 @@ _REGISTER = 32  # bytes
 _SUMS = 8  # registers that hold sums; the others hold products
 _MOST_SUMS = 10  # so many, if that saves a second pass
 _GROUP = 4  # non-zeros that are added at a time
+_PAIRS = 16  # whole numbers of 16 bits in a register
 
 _Value = Any  # of llvmlite
 
@@ -71,9 +72,26 @@ def plain_move_weights(indices, values, begin, end, weights, step):
         _line(weights, indices[at])[:] += step * values[at]
 
 
+def plain_add_whole(indices, values, begin, end, weights, sums):
+    """Set sums to x.W of one row, all in whole numbers; a feature's weights stand in the order of `whole_place`."""
+    places = [whole_place(lane) for lane in range(LANES)]
+    sums[:] = 0
+    for at in range(begin, end):
+        sums += np.int32(values[at]) * _line(weights, indices[at])[places].astype(np.int32)
+
+
 def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
     """The weights of a feature, one per lane."""
     return weights[int(feature) * LANES : (int(feature) + 1) * LANES]
+
+
+@kernel()
+def whole_place(lane):
+    """Return where the whole weight of a lane stands: of 16 lanes, 4 to 7 and 8 to 11 change places.
+
+    Vector units weave two registers half by half; so the sums come out in order.
+    """
+    return lane ^ 12 if (lane ^ (lane >> 1)) & 4 else lane
 
 
 class _Row:
@@ -92,6 +110,7 @@ class _Row:
         self.number = context.get_data_type(signature.args[5].dtype)
         self.width = _REGISTER * 8 // signature.args[5].dtype.bitwidth
         self.sums = ir.VectorType(self.number, self.width)
+        self.line = LINE * 32 // signature.args[4].dtype.bitwidth  # weights in a cache line
 
     def add(self, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
         """Go over the row as often as its sums need it, each time with all registers filled."""
@@ -163,20 +182,78 @@ class _Row:
         last = self.builder.sub(self.n_indices, _whole(1))
         inside = self.builder.icmp_signed("<", place, last)
         begin = self._place_of_weights(self.builder.select(inside, place, last))
-        for line in range(lanes.start, lanes.stop, LINE):
-            hint(self.builder, self.builder.gep(self.weights, [self.builder.add(begin, _whole(line))]))
+        for lane in range(lanes.start, lanes.stop, self.line):
+            hint(self.builder, self.builder.gep(self.weights, [self.builder.add(begin, _whole(lane))]))
+
+
+class _WholeRow(_Row):
+    """The code for rows and weights of 16-bit whole numbers: products of two non-zeros are added in one step."""
+
+    def add_whole(self) -> None:
+        """Set the sums to those of the row; each register of weights serves two registers of sums."""
+        builder = self.builder
+        lanes = range(0, self.lanes, _PAIRS)
+        nothing = ir.Constant(ir.VectorType(ir.IntType(32), _PAIRS // 2), [0] * (_PAIRS // 2))
+        sums = [cgutils.alloca_once(builder, nothing.type) for _ in range(2 * len(lanes))]
+        for total in sums:
+            builder.store(nothing, total)
+        whole = builder.add(self.begin, builder.and_(builder.sub(self.end, self.begin), _whole(-2)))
+        for start, stop, together in ((self.begin, whole, 2), (whole, self.end, 1)):
+            with cgutils.for_range_slice(builder, start, stop, _whole(together), inc=True) as (at, _):
+                places = [builder.add(at, _whole(next_one)) for next_one in range(together)]
+                if together > 1:
+                    for place in places:
+                        self._ask(builder.add(place, _whole(_AHEAD)), range(self.lanes))
+                factors = self._factors(at, together)
+                begins = [self._place_of_weights(place) for place in places]
+                for number, lane in enumerate(lanes):
+                    pair = [self._line(builder.add(begin, _whole(lane))) for begin in begins]
+                    self._add_pair([*pair, ir.Constant(factors.type, [0] * _PAIRS)], factors, sums[2 * number :])
+        for number, total in enumerate(sums):
+            target = builder.gep(self.score, [_whole(number * _PAIRS // 2)])
+            builder.store(builder.load(total), builder.bitcast(target, nothing.type.as_pointer()), align=4)
+
+    def _factors(self, at: _Value, together: int) -> _Value:
+        """Two values of the row, or one and 0, side by side all over a register."""
+        builder, two = self.builder, ir.VectorType(ir.IntType(16), 2)
+        first = builder.gep(self.values, [at])
+        if together > 1:
+            pair = builder.load(builder.bitcast(first, two.as_pointer()), align=2)
+        else:
+            pair = builder.insert_element(ir.Constant(two, [0, 0]), builder.load(first), ir.IntType(32)(0))
+        return builder.shuffle_vector(pair, pair, _mask([0, 1] * (_PAIRS // 2)))
+
+    def _line(self, place: _Value) -> _Value:
+        kind = ir.VectorType(ir.IntType(16), _PAIRS)
+        pointer = self.builder.gep(self.weights, [place])
+        return self.builder.load(self.builder.bitcast(pointer, kind.as_pointer()), align=2)
+
+    def _add_pair(self, lines: list[_Value], factors: _Value, sums: list[_Value]) -> None:
+        """Add both products of each lane to its sum."""
+        builder, wide = self.builder, ir.VectorType(ir.IntType(32), _PAIRS)
+        for half, total in zip((0, 4), sums, strict=False):
+            order = [base + half + lane + line for base in (0, 8) for lane in range(4) for line in (0, _PAIRS)]
+            woven = builder.shuffle_vector(lines[0], lines[1], _mask(order))
+            products = builder.mul(builder.sext(woven, wide), builder.sext(factors, wide))
+            first, second = (builder.shuffle_vector(products, products, _mask(range(at, _PAIRS, 2))) for at in (0, 1))
+            builder.store(builder.add(builder.load(total), builder.add(first, second)), total)
+
+
+def _mask(places: Iterable[int]) -> _Value:
+    places = list(places)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
 
 
 def _whole(number: int) -> _Value:
     return ir.IntType(64)(number)
 
 
-def _compiled(write: Callable[[_Row], None], lanes: int = LANES, stride: int = LANES) -> Any:
+def _compiled(write: Callable[[Any], None], lanes: int = LANES, stride: int = LANES, row: type[_Row] = _Row) -> Any:
     """An intrinsic of a row (indices, values, begin, end), the flat weights, and as many numbers as there are lanes."""
 
     def function(typingctx: Any, indices: Any, values: Any, begin: Any, end: Any, weights: Any, numbers: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            write(_Row(lanes, stride, context, builder, signature, arguments))
+            write(row(lanes, stride, context, builder, signature, arguments))
             return context.get_dummy_value()
 
         return types.void(indices, values, types.int64, types.int64, weights, numbers), generate
@@ -187,6 +264,7 @@ def _compiled(write: Callable[[_Row], None], lanes: int = LANES, stride: int = L
 if interpreted():
     add_in_pairs, add_in_order, move_weights = plain_add_in_pairs, plain_add_in_order, plain_move_weights
     add_16 = add_32 = add_64 = add_72 = add_80 = plain_add_places
+    add_whole = plain_add_whole
 else:
     add_in_pairs = _compiled(lambda row: row.add(_pairs))
     add_in_order = _compiled(lambda row: row.add(_order))
@@ -194,3 +272,4 @@ else:
         _compiled(lambda row: row.add(_order), lanes, 1) for lanes in (16, 32, 64, 72, 80)
     )
     move_weights = _compiled(_Row.move)
+    add_whole = _compiled(_WholeRow.add_whole, row=_WholeRow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -9,28 +10,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from unmissed.kernels.ascent import ascend, best_shift, row_add
-from unmissed.kernels.exact import label_slack_exact, lane_slack_exact
-from unmissed.kernels.lanes import count_awake, label_slack, lane_slack, lane_sweep
+from unmissed.kernels.lanes import count_awake, lane_sweep
 from unmissed.kernels.vectors import LANES
 from unmissed.losses.margin import squared_hinge_value
 from unmissed.solvers.certificate import Doubles
 from unmissed.solvers.design import Design, Floats, Rows
 from unmissed.solvers.label import Label, Start, half_inverse
 from unmissed.solvers.newton import Newton
-from unmissed.solvers.passes import Passes
+from unmissed.solvers.passes import Passes, Rounded
 
-_SWEEPS = 2
+_SWEEPS = (0.25, 11_000), (1.0, 45_000)  # rows of each sweep, the first of their random order: a share, and at most
 _EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
 _EARLY_EPOCHS = 1
 _LATE_EPOCHS = 30
 _LATE = 0.1  # the same between two rounds, relative to the tolerance
-_TAKE = 0.7  # rows violated by more than this share of the bias's overshoot are taken in
+_TAKE = 0.5  # rows violated by more than this share of the bias's overshoot are taken in
 _MOST_STARTS = 16
 _SLOW = 0.5  # a round that leaves more of the gap than this is one too many
 _MOST_ROUNDS = (
     20  # after so many rounds, or epochs (a share of the number of features, within limits), Newton is cheaper
 )
 _PATIENCE = 0.25, 8, 500
+
+
+def _swept(design: Design) -> list[int]:
+    """Return how many rows each sweep goes over."""
+    return [min(most, math.ceil(share * design.n_samples)) for share, most in _SWEEPS]
 
 
 class Starts:
@@ -52,8 +57,8 @@ class Starts:
             return self._made[cost]
 
     def _make(self, cost: float) -> Start:
-        """Go one epoch towards the solution of the label without positives."""
-        n = self._design.n_samples
+        """Go one epoch towards the solution of the label without positives, over the rows of the first sweep."""
+        n = _swept(self._design)[0]
         w = np.zeros(self._design.n_features, np.float32)
         a = np.zeros(n, np.float32)
         centre = -1.0 if self._free else 0.0  # at -1 every negative is satisfied
@@ -78,9 +83,9 @@ class Starts:
 class DualAscent:
     """Sweeps in lanes over all rows, then rounds over each label's working set; a method of `schedule.run`."""
 
-    def __init__(self, design: Design, tol: float, max_rounds: int) -> None:
+    def __init__(self, design: Design, rounded: Rounded, tol: float, max_rounds: int) -> None:
         self._design, self._tol, self._max_rounds = design, tol, max_rounds
-        self._passes = Passes(design)
+        self._passes = Passes(design, rounded)
         share, least, most = _PATIENCE
         self._patience = int(min(max(share * design.n_features, least), most))
 
@@ -95,15 +100,19 @@ class DualAscent:
         h_positive, h_negative = np.ones(LANES, np.float32), np.ones(LANES, np.float32)
         h_positive[: len(group)] = [label.h_positive for label in group]
         h_negative[: len(group)] = [label.h_negative for label in group]
-        for sweep in range(_SWEEPS):
-            passes.table[:] = 0
+        for sweep, n in enumerate(_swept(design)):
+            table = passes.table[:n]
+            table[:] = 0
             if not sweep:
                 self._spread_starts(group)
             for lane, label in enumerate(group):
-                passes.table[label.rows, lane] = label.a
+                inside = label.rows < n
+                table[label.rows[inside], lane] = label.a[inside]
             bias = passes.into_lanes(group)
             lane_sweep(
-                *design.rows,
+                design.indptr[: n + 1],
+                design.indices,
+                design.values,
                 design.norms,
                 design.use_bias,
                 passes.lanes,
@@ -111,10 +120,10 @@ class DualAscent:
                 *lanes_of_rows,
                 h_positive,
                 h_negative,
-                passes.table,
+                table,
             )
             passes.out_of_lanes()
-            self._collect(group, bias)
+            self._collect(group, bias, table)
             for label in group:
                 label.ascend(design, _EARLY * abs(label.dual()), _EARLY_EPOCHS)
 
@@ -127,8 +136,7 @@ class DualAscent:
         if exact:
             for label in group:
                 label.refresh(self._design)
-        kernels = (lane_slack_exact, label_slack_exact) if exact else (lane_slack, label_slack)
-        for label, (loss, rows, slack) in zip(group, self._passes.slack(group, *kernels), strict=True):
+        for label, (loss, rows, slack) in zip(group, self._passes.slack(group, exact), strict=True):
             if label.done:
                 continue
             scores = self._passes.scores(label, label.positives)
@@ -182,14 +190,16 @@ class DualAscent:
             start = group[lanes[0]].start
             self._passes.table[start.rows[:, None], lanes] = start.a[:, None]
 
-    def _collect(self, group: Sequence[Label], bias: Floats) -> None:
-        """Make each label's working set of its positives and the rows that the sweep left awake."""
-        table = self._passes.table
-        awake_positives = [table[label.positives, lane] for lane, label in enumerate(group)]
+    def _collect(self, group: Sequence[Label], bias: Floats, table: Floats) -> None:
+        """Make each label's working set of its positives and the rows that a sweep, whose table this is, left awake."""
+        awake_positives = []
         for lane, label in enumerate(group):
-            table[label.positives, lane] = 0
+            a, inside = label.a[: len(label.positives)], label.positives < len(table)
+            a[inside] = table[label.positives[inside], lane]
+            table[label.positives[inside], lane] = 0
+            awake_positives.append(a)
         counts = np.zeros(LANES, np.int64)
         count_awake(table, counts)
-        for lane, (label, listed) in enumerate(zip(group, self._passes.positive_entries(counts), strict=False)):
+        for lane, (label, listed) in enumerate(zip(group, self._passes.positive_entries(table, counts), strict=False)):
             label.bias = bias[lane]
             label.set_rows(awake_positives[lane], *listed)

@@ -22,6 +22,7 @@ from unmissed.solvers.design import Design, LabelBlock, lay_out
 from unmissed.solvers.dual_ascent import DualAscent, Starts
 from unmissed.solvers.label import Label
 from unmissed.solvers.parameters import check_bias, check_prune, check_rounds, check_seed, check_tol
+from unmissed.solvers.passes import Rounded
 from unmissed.solvers.shard import Shard
 
 
@@ -58,6 +59,7 @@ class PreparedSquaredHinge:
     def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
         self.solver = solver
         self.design: Design = lay_out(X, bias=solver.fit_bias is not False, seed=int(solver.random_state), rows=rows)
+        self._rounded = Rounded(self.design)
         self._starts = Starts(self.design, solver.fit_bias == "free", int(solver.random_state))
 
     def solve(self, block: LabelBlock) -> Shard:
@@ -81,6 +83,6 @@ class PreparedSquaredHinge:
             builder.add(at, label.w, label.bias, label.objective, label.gap, label.epochs)
             label.forget()
 
-        method = DualAscent(self.design, solver.tol, solver.max_rounds)
+        method = DualAscent(self.design, self._rounded, solver.tol, solver.max_rounds)
         schedule.run(labels, method, keep)
         return builder.build()

@@ -1,0 +1,126 @@
+"""Rows near their margin, found in whole numbers: none that is violated is missed, and lanes change nothing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.solvers.problems import make_problem
+from unmissed.kernels.near import bounds_of, list_near, round_rows, round_weights
+from unmissed.kernels.vectors import LANES
+from unmissed.solvers.design import lay_out
+from unmissed.solvers.passes import ALONE, Passes, Rounded
+
+WIDE = np.longdouble
+
+
+@dataclass
+class Label:
+    positives: np.ndarray
+    w: np.ndarray
+    bias: np.float32
+
+
+def near(X, W, bias, positive_row=None):
+    """The rows listed for each lane, with their slack in whole numbers; lane 5 may have one positive row."""
+    n, d = X.shape
+    X = sp.csr_matrix(X)
+    numbers, *bounds = np.empty(X.nnz, np.int16), *(np.empty(n, np.float32) for _ in range(3))
+    indptr = X.indptr.astype(np.int64)
+    round_rows(indptr, X.data, numbers, *bounds)
+    of_lanes = np.array([bounds_of(w, b) for w, b in zip(W, bias, strict=True)]).T
+    rounded = np.empty((d, LANES), np.int16)
+    round_weights(W, np.ascontiguousarray(of_lanes[0]), rounded)
+    has = np.zeros(n, bool)
+    has[slice(0) if positive_row is None else positive_row] = True
+    starts, lanes = np.append(0, np.cumsum(has)), np.full(has.sum(), 5, np.int32)
+    rows, slack, count = np.empty((LANES, n), np.int32), np.empty((LANES, n), np.float32), np.zeros(LANES, np.int64)
+    of_lanes = np.ascontiguousarray(of_lanes, np.float32)
+    bounds = tuple(bounds)
+    indices = X.indices.astype(np.uint32)
+    list_near(indptr, indices, numbers, bounds, rounded, bias, of_lanes, starts, lanes, rows, slack, count)
+    return [(rows[lane, : count[lane]], slack[lane, : count[lane]]) for lane in range(LANES)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    row_scale=st.integers(-40, 18),
+    weight_scale=st.integers(-40, 37),
+    length=st.integers(1, 60),
+)
+def test_no_row_that_is_violated_is_missed_whatever_the_scale(seed, row_scale, weight_scale, length):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, length)) * (rng.random((30, length)) < 0.7) * 10.0 ** rng.integers(-3, 3, (30, 1))
+    X = (X * 10.0**row_scale).astype(np.float32)
+    W = (rng.standard_normal((LANES, length)) * 10.0**weight_scale).astype(np.float32)
+    scores = X.astype(WIDE) @ W.T.astype(WIDE)
+    row = rng.integers(0, 30, LANES)
+    at_margin = -1 - scores[row, np.arange(LANES)]  # one row of each lane
+    bias = np.where(abs(at_margin) < 1e38, at_margin, 0).astype(np.float32)
+    violated = scores + bias.astype(WIDE) > -1
+    for lane, (rows, _) in enumerate(near(X, W, bias)):
+        assert set(np.flatnonzero(violated[:, lane])) <= set(rows)
+        assert (np.diff(rows) > 0).all()
+
+
+@pytest.mark.kernel
+def test_few_rows_are_listed_that_are_not_violated():
+    X, _ = make_problem(3, n_samples=300, n_features=40)
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((LANES, 40)).astype(np.float32)
+    bias = np.full(LANES, -1, np.float32)
+    slack = 1 + X.toarray().astype(np.float64) @ W.T - 1
+    for lane, (rows, found) in enumerate(near(X, W, bias, positive_row=7)):
+        negative = (np.arange(300) != 7) | (lane != 5)
+        scale = float(np.linalg.norm(W[lane]) * np.sqrt(X.multiply(X).sum(axis=1).max()))
+        assert found == pytest.approx(slack[rows, lane], abs=4e-4 * scale)
+        assert set(rows) <= set(np.flatnonzero((slack[:, lane] > -8e-4 * scale) & negative))
+        assert set(rows) >= set(np.flatnonzero((slack[:, lane] > 0) & negative))
+
+
+def test_rows_that_float32_cannot_judge_are_listed():
+    rows = np.zeros((4, 3), np.float32)
+    rows[0, 0], rows[1, 1], rows[2] = 1e30, 1e-30, 1
+    W = np.tile(np.array([-1, -1, 0], np.float32), (LANES, 1))
+    listed = near(rows, W, np.full(LANES, -1.5, np.float32))[0][0]
+    assert list(listed) == [0, 1]
+    assert len(near(rows, np.full((LANES, 3), 1e20, np.float32), np.full(LANES, -1.5, np.float32))[0][0]) == 4
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
+def test_passes_give_the_same_bits_in_lanes_and_alone(exact, scale):
+    X, _ = make_problem(5, n_samples=120, n_features=30)
+    X = sp.csr_matrix(X * np.float32(scale))
+    design = lay_out(X, bias=True, seed=0)
+    passes = Passes(design, Rounded(design))
+    rng = np.random.default_rng(1)
+    labels = [
+        Label(
+            np.sort(rng.choice(120, 4, replace=False)).astype(np.int32),
+            (rng.standard_normal(design.n_features) / scale).astype(np.float32),
+            np.float32(rng.normal(-1, 0.1)),
+        )
+        for _ in range(20)
+    ]
+    labels[3].w[:] = 0
+    dense = np.zeros((120, design.n_features))
+    dense[np.repeat(np.arange(120), np.diff(design.indptr)), design.indices] = design.values
+    assert len(labels) > ALONE
+    together = [(loss, rows.copy(), slack.copy()) for loss, rows, slack in passes.slack(labels, exact)]
+    for label, (loss, rows, slack) in zip(labels, together, strict=True):
+        ((loss_alone, rows_alone, slack_alone),) = passes.slack([label], exact)
+        assert loss == loss_alone
+        assert np.array_equal(rows, rows_alone)
+        assert np.array_equal(slack, slack_alone)
+        over = np.maximum(0, 1 + dense @ label.w.astype(np.float64) + label.bias)
+        over[label.positives] = 0
+        if exact:
+            assert loss == pytest.approx((over**2).sum(), rel=1e-12)
+            assert np.array_equal(rows, np.flatnonzero(over > 0))
+        elif scale == 1:
+            assert loss == pytest.approx((over**2).sum(), rel=0.01)
