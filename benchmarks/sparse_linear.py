@@ -76,7 +76,8 @@ def compare_labels(options: Any) -> None:
         f"  ProXML, gap 1e-3:         {1e3 * seconds / len(W):9.1f} ms per label, objective {reached.sum():.4f}",
         flush=True,
     )
-    rival, W = linear_svm.liblinear(f"-s 5 -B 1 -c {1 / options.l1:g} -e 0.01", X, positives)
+    trained = linear_svm.liblinear(f"-s 5 -B 1 -c {1 / options.l1:g} -e 0.01", X, positives)
+    rival, W = trained.seconds, trained.W
     theirs = objectives(X, positives, W, options.l1)
     print(f"  LIBLINEAR -s 5 -e 0.01:   {1e3 * rival / len(W):9.1f} ms per label, objective {theirs.sum():.4f}")
     above = int((reached > theirs * (1 + 1e-9)).sum())

@@ -1,6 +1,7 @@
 """Peers that train the same one-vs-rest squared-hinge SVMs: each takes X and the positives of some labels.
 
-Every adapter returns the seconds of processor time it took, loading excluded, and weights with the bias last.
+Every adapter returns the seconds of processor time it took, loading excluded, and weights with the bias last; ours
+also the seconds of laying out X.
 """
 
 import ctypes
@@ -9,14 +10,25 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-Trained = tuple[float, np.ndarray]
+
+@dataclass(frozen=True)
+class Trained:
+    """What a peer took, and its weights with the bias last; ours: how many labels met the tolerance."""
+
+    seconds: float
+    W: np.ndarray
+    laying_out: float = 0.0
+    certified: int | None = None
+
+
 Positives = Sequence[np.ndarray]
 
 
@@ -39,7 +51,7 @@ def liblinear(options: str, X: Any, positives: Positives) -> Trained:
         trained = lib.toPyModel(model)
         sign = 1 if trained.get_labels()[0] == 1 else -1
         W[at] = sign * np.ctypeslib.as_array(trained.w, (n_features + 1,))
-    return seconds, W
+    return Trained(seconds, W)
 
 
 def scikit_learn(X: Any, positives: Positives) -> Trained:
@@ -57,7 +69,7 @@ def scikit_learn(X: Any, positives: Positives) -> Trained:
         svc.fit(X, y)
         seconds += time.process_time() - begin
         W[at] = np.append(svc.coef_[0], svc.intercept_[0])
-    return seconds, W
+    return Trained(seconds, W)
 
 
 _PECOS = """
@@ -85,50 +97,51 @@ def pecos(python: str, X: Any, positives: Positives) -> Trained:
         sp.save_npz(f"{folder}/Y.npz", sp.csc_matrix(Y), compressed=False)
         subprocess.run([python, "-c", _PECOS, folder], check=True)
         W = sp.load_npz(f"{folder}/W.npz")
-        return json.loads(Path(folder, "seconds.json").read_text()), W.toarray().T.astype(np.float64)
+        return Trained(json.loads(Path(folder, "seconds.json").read_text()), W.toarray().T.astype(np.float64))
 
 
 def floor(X: Any, positives: Positives) -> Trained:
     """Nothing is learned: one pass over X for all labels, in lanes, is what any method must at least do."""
-    from unmissed.kernels.lanes import lane_slack
     from unmissed.kernels.vectors import LANES
     from unmissed.solvers.design import lay_out
+    from unmissed.solvers.passes import Passes, Rounded
 
     design = lay_out(X, bias=True, seed=0)
-    W = np.full((X.shape[1], LANES), 0, np.float32)  # written, so that each page of it is memory of its own
-    table = np.empty((X.shape[0], LANES), np.float32)
-    nobody = np.zeros(X.shape[0] + 1, np.int64)
-    arguments = (*design.rows, W, np.zeros(LANES, np.float32), nobody, np.empty(0, np.int32), table)
-    passes = -(-len(positives) // LANES)
-    lane_slack(*arguments, np.zeros(LANES), np.zeros(LANES, np.int64))
-    begin = time.process_time()
-    for _ in range(passes):
-        lane_slack(*arguments, np.zeros(LANES), np.zeros(LANES, np.int64))
-    return time.process_time() - begin, np.zeros((len(positives), X.shape[1] + 1))
+    passes = Passes(design, Rounded(design))
+    weights = np.full((LANES, design.n_features), 1e-3, np.float32)  # written, so that each page is memory of its own
+    nobody = np.empty(0, np.int32)
+    labels = [SimpleNamespace(positives=nobody, w=w, bias=np.float32(-2)) for w in weights]
+    groups = -(-len(positives) // LANES)
+    for _ in range(2):
+        begin = time.process_time()
+        for _ in range(groups):
+            list(passes.slack(labels, exact=False))
+        seconds = time.process_time() - begin
+    return Trained(seconds, np.zeros((len(positives), X.shape[1] + 1)))
 
 
-def ours(X: Any, positives: Positives, tol: float, whole: bool = False) -> Trained:
-    """Our solver on one thread, compiled; X is laid out beforehand, as LIBLINEAR's problem is, or in the `whole` time.
-
-    Timed once, like the peers, after a first go that loads or compiles the kernels. The weights are those before
-    pruning.
-    """
+def ours(X: Any, positives: Positives, tol: float) -> Trained:
+    """Our solver on one thread, compiled; weights as they are before pruning."""
     from unmissed.solvers.design import LabelBlock
     from unmissed.solvers.squared_hinge import SquaredHinge
 
-    solver = SquaredHinge(tol=tol)
+    solver = SquaredHinge(tol=tol, prune=0.0)
     ones = np.ones(len(positives))
     block = LabelBlock(0, np.cumsum([0, *map(len, positives)]), np.concatenate(positives), ones, ones)
-    for _ in range(2):
-        begin = time.process_time()
-        prepared = solver.prepare(X)
-        laid_out = time.process_time()
-        prepared.solve(block)
-        seconds = time.process_time() - (begin if whole else laid_out)
-    shard = replace(solver, prune=0.0).prepare(X).solve(block)
+    begin = time.process_time()
+    prepared = solver.prepare(X)
+    laid_out = time.process_time()
+    shard = prepared.solve(block)
+    seconds = time.process_time() - laid_out
     W = np.zeros((len(positives), X.shape[1] + 1))
     for label in range(shard.n_labels):
         features, weights = shard.of_label(label)
         W[label, features] = weights
     W[:, -1] = shard.bias
-    return seconds, W
+    return Trained(seconds, W, laid_out - begin, int(np.sum(shard.gap <= tol)))
+
+
+def pecos_version(python: str) -> str:
+    """The version of PECOS in an environment of its own."""
+    ask = "from importlib.metadata import version; print(version('libpecos'))"
+    return subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
