@@ -19,12 +19,12 @@ from unmissed.solvers.label import Label, Start, half_inverse
 from unmissed.solvers.newton import Newton
 from unmissed.solvers.passes import Passes, Rounded
 
-_SWEEPS = (0.25, 11_000), (1.0, 45_000)  # rows of each sweep, the first of their random order: a share, and at most
+_SWEEPS = 0.25, 1.0  # the share of rows that each sweep goes over, the first of their random order
 _EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
 _EARLY_EPOCHS = 1
 _LATE_EPOCHS = 30
 _LATE = 0.1  # the same between two rounds, relative to the tolerance
-_TAKE = 0.5  # rows violated by more than this share of the bias's overshoot are taken in
+_TAKE = 0.7  # rows violated by more than this share of the bias's overshoot are taken in
 _MOST_STARTS = 16
 _SLOW = 0.5  # a round that leaves more of the gap than this is one too many
 _MOST_ROUNDS = (
@@ -35,7 +35,7 @@ _PATIENCE = 0.25, 8, 500
 
 def _swept(design: Design) -> list[int]:
     """Return how many rows each sweep goes over."""
-    return [min(most, math.ceil(share * design.n_samples)) for share, most in _SWEEPS]
+    return [math.ceil(share * design.n_samples) for share in _SWEEPS]
 
 
 class Starts:

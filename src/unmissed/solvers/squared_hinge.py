@@ -3,10 +3,10 @@
 For every label: min 1/2 |w|^2 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 over (w, b), LIBLINEAR's objective.
 
 The way there, for LANES labels at a time. (1) All start from the solution of the label without positives, which they
-share. (2) Two sweeps of dual coordinate ascent over all rows, in lanes; after each, every label goes on alone over its
-awake rows. (3) Rounds: a pass in lanes finds each label's duality gap and the rows it has missed; labels whose gap is
-small enough are done, the others take those rows in and go on alone. Labels left over after two rounds wait until the
-block has enough of them to fill the lanes again.
+share. (2) Two sweeps of dual coordinate ascent in lanes, over a quarter of the rows and over all; after each, every
+label goes on alone over its awake rows. (3) Rounds: a pass in lanes finds each label's duality gap and the rows it has
+missed; labels whose gap is small enough are done, the others take those rows in and go on alone. Labels left over after
+two rounds wait until the block has enough of them to fill the lanes again.
 """
 
 from __future__ import annotations
