@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from unmissed.errors import UnmissedError
-from unmissed.execution import InMemory, Piece, Processes, Threads, Work
+from unmissed.execution import InMemory, Piece, Processes, Share, Threads, Unfinished, Work
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,16 @@ def test_a_plan_makes_several_maps_one_bar():
     work.run([Square(2), Square(3)], Offset(0))
     assert seen[0] == (0, 4)
     assert seen[-1] == (4, 4)
+
+
+def test_the_progress_of_a_share_is_that_of_its_own_tasks():
+    seen, pieces = [], InMemory()
+    Work(pieces, Threads(1)).run([Square(0), Square(1)], Offset(0))
+    tasks = [Square(n) for n in range(6)]
+    work = Work(pieces, Threads(1), lambda done, total: seen.append((done, total)), Share(1, 2))
+    with pytest.raises(Unfinished):
+        work.run(tasks, Offset(0))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS, ids=lambda one: f"{type(one).__name__}-{one.n_jobs}")

@@ -118,7 +118,7 @@ class Work:
     ----------
     pieces : where finished pieces are kept and looked for; in memory by default
     executor : where tasks run; None leaves it to the model, which takes threads
-    progress : told how much is done, in units of the tasks' sizes
+    progress : told how much of the share is done, in units of the tasks' sizes
     share : which tasks are done here and for how long; all by default. Where others are missing in the end, `map`
         raises `Unfinished`
     """
@@ -147,13 +147,13 @@ class Work:
     def map(self, tasks: Sequence[Task], shared: Shared) -> Iterator[Piece]:
         """Yield the piece of every task: first those that are there, then new ones as they are finished and kept."""
         assert self.executor is not None  # the model has seen to it
-        self._total += sum(task.size for task in tasks)
+        self._total += sum(task.size for place, task in enumerate(tasks) if self.share.takes(place))
         missing: dict[str, Task] = {}
         own: dict[str, Task] = {}
         for place, task in enumerate(tasks):
             piece = self.pieces.get(task.key)
             if piece is not None:
-                self._done += task.size
+                self._done += task.size if self.share.takes(place) else 0
                 yield piece
                 continue
             missing[task.key] = task
@@ -166,9 +166,9 @@ class Work:
             yield piece
         for key, task in list(missing.items()):  # what others have finished in the meantime
             if self.share != Share() and (found := self.pieces.get(key)) is not None:
-                self.tell(task.size)
+                if own.pop(key, None) is not None:
+                    self.tell(task.size)
                 del missing[key]
-                own.pop(key, None)
                 yield found
         if missing:
             raise Unfinished(len(tasks) - len(missing), list(missing), len(own))
