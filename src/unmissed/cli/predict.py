@@ -7,6 +7,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.options import Jobs, ReadingOptions, with_groups
+from unmissed.cli.starting import defer_unused
 from unmissed.cli.train import RunPath, cluster_executor
 from unmissed.errors import InputError
 
@@ -49,6 +50,9 @@ def predict(
 
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
+    if text is not None:
+        defer_unused()
+
     from unmissed.runs import open_run
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import cut, label_entry, ranking_files, read_rows, table_lines, write_ranking
