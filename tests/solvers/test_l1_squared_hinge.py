@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from tests.solvers.problems import dense_weights, make_problem, solve
 from unmissed.errors import InputError
+from unmissed.kernels.l1_choice import local_columns
 from unmissed.models import ProXML
 from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
 
@@ -142,3 +144,20 @@ def test_the_weighting_of_proxml_reaches_the_positives():
     for label in range(2):
         before, after = (model.decision_function(X[rows[label]], [label]).mean() for model in (plain, weighted))
         assert after > before, "positives that cost more are scored higher"
+
+
+@pytest.mark.parametrize(("n_rows", "n_features"), [(40, 2), (2, 40)])
+def test_the_working_set_holds_the_same_entries_read_by_row_and_by_column(n_rows, n_features):
+    X, _ = make_problem(6, n_samples=50, n_features=60)
+    prepared = L1SquaredHinge().prepare(X)
+    problem, buffers = prepared.problem, prepared.make_buffers()
+    rng = np.random.default_rng(1)
+    rows = rng.permutation(50)[:n_rows].astype(np.int32)
+    features = rng.permutation(prepared.design.n_features)[:n_features].astype(np.int32)
+    buffers.name[features] = np.arange(len(features))
+    local = local_columns(problem.X, problem.columns, rows, features, buffers.name, buffers.place_of)
+    found = sp.csc_matrix((local[2], local[1], local[0]), shape=(len(rows), len(features))).toarray()
+    indptr, indices, values = problem.X
+    dense = sp.csr_matrix((values, indices, indptr), shape=(50, prepared.design.n_features)).toarray()
+    assert np.array_equal(found, dense[rows][:, features])
+    assert (buffers.place_of == -1).all(), "scratch is left clean"

@@ -63,7 +63,15 @@ class PPDSparse(OneVsRest):
         self.random_state = random_state
 
     def _solver(self) -> SparseHinge:
-        return SparseHinge(self.l1, self.loss, self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
+        return SparseHinge(
+            l1=self.l1,
+            loss=self.loss,
+            tol=self.tol,
+            prune=self.prune,
+            fit_bias=self.fit_bias,
+            max_rounds=self.max_rounds,
+            random_state=self.random_state,
+        )
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         check_positive("C", self.C)

@@ -63,7 +63,14 @@ class ProXML(OneVsRest):
         self.random_state = random_state
 
     def _solver(self) -> L1SquaredHinge:
-        return L1SquaredHinge(self.l1, self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
+        return L1SquaredHinge(
+            l1=self.l1,
+            tol=self.tol,
+            prune=self.prune,
+            fit_bias=self.fit_bias,
+            max_rounds=self.max_rounds,
+            random_state=self.random_state,
+        )
 
     def _fit_labels(self, rows: Rows, work: Work) -> None:
         check_new_labels(self.propensity)

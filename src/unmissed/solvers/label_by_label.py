@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,59 @@ from unmissed.solvers.buffers import scratch
 from unmissed.solvers.builder import ShardBuilder
 from unmissed.solvers.columns import Columns
 from unmissed.solvers.design import Design, LabelBlock, Rows, lay_out
+from unmissed.solvers.parameters import (
+    check_flag,
+    check_not_negative,
+    check_prune,
+    check_rounds,
+    check_seed,
+    check_tol,
+)
 from unmissed.solvers.shard import Shard
 
 Solved = tuple[Rows, npt.NDArray[Any], float, float, float, int]
 """Places of features, weights, bias, objective, relative gap, epochs."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SparseSolver(ABC):
+    """The parameters of a solver with an l1 penalty, checked.
+
+    Labels are solved to a relative duality gap of `tol`, in at most `max_rounds` rounds each. With `fit_bias` a
+    constant feature 1 has a weight b. Weights smaller than `prune` become 0 after training.
+    """
+
+    l1: float = 0.1
+    tol: float = 1e-3
+    prune: float = 0.0
+    fit_bias: bool = True
+    max_rounds: int = 200
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        check_not_negative("l1", self.l1)
+        check_tol(self.tol)
+        check_prune(self.prune)
+        check_flag("fit_bias", self.fit_bias)
+        check_rounds(self.max_rounds)
+        check_seed(self.random_state)
+
+    @abstractmethod
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> LabelByLabel:
+        """Lay out X (CSR, float32, canonical), or some of its rows (rising), for all blocks of labels."""
+
+
 class LabelByLabel(ABC):
     """Rows of X laid out by row and by feature; threads may share it."""
 
-    def __init__(self, X: Any, rows: npt.ArrayLike | None, *, fit_bias: bool, prune: float, seed: int) -> None:
-        self.design: Design = lay_out(X, bias=fit_bias, seed=seed, rows=rows)
+    def __init__(self, solver: SparseSolver, X: Any, rows: npt.ArrayLike | None) -> None:
+        self._prune, self._seed = solver.prune, int(solver.random_state)
+        self.design: Design = lay_out(X, bias=solver.fit_bias, seed=self._seed, rows=rows)
         self.columns = Columns.of(self.design)
-        self._prune, self._seed = prune, seed
 
     @abstractmethod
-    def make_buffers(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return the scratch arrays of a block."""
+    def make_buffers(self) -> Any:
+        """Return the scratch of a block."""
 
     @abstractmethod
     def solve_label(self, positives: Rows, costs: tuple[float, float], seed: int, buffers: Any) -> Solved:

@@ -15,44 +15,23 @@ import numpy.typing as npt
 from unmissed.errors import InputError
 from unmissed.kernels.hinge_label import solve_hinge_label
 from unmissed.solvers.design import Rows
-from unmissed.solvers.label_by_label import LabelByLabel, Solved
-from unmissed.solvers.parameters import (
-    check_flag,
-    check_not_negative,
-    check_prune,
-    check_rounds,
-    check_seed,
-    check_tol,
-)
+from unmissed.solvers.label_by_label import LabelByLabel, Solved, SparseSolver
 
 LOSSES = ("squared-hinge", "hinge")
 
 
-@dataclass(frozen=True)
-class SparseHinge:
-    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` certified rounds per label.
+@dataclass(frozen=True, kw_only=True)
+class SparseHinge(SparseSolver):
+    """Solve label blocks. `loss` is "hinge" or "squared-hinge"; l1 leaves the bias alone, half its square is added."""
 
-    `loss` is "hinge" or "squared-hinge". With `fit_bias` a constant feature 1 has a weight b that l1 leaves alone.
-    Weights smaller than `prune` become 0 after training.
-    """
-
-    l1: float = 0.1
     loss: str = "hinge"
-    tol: float = 1e-3
     prune: float = 0.01
-    fit_bias: bool = True
     max_rounds: int = 100
-    random_state: int = 0
 
     def __post_init__(self) -> None:
-        check_not_negative("l1", self.l1)
+        super().__post_init__()
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}; got {self.loss!r}")
-        check_tol(self.tol)
-        check_prune(self.prune)
-        check_flag("fit_bias", self.fit_bias)
-        check_rounds(self.max_rounds)
-        check_seed(self.random_state)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSparseHinge:
         """Lay out X (CSR, float32, canonical), or some of its rows (rising), for all blocks of labels."""
@@ -63,7 +42,7 @@ class PreparedSparseHinge(LabelByLabel):
     """A solver and rows of X; threads may share it."""
 
     def __init__(self, solver: SparseHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
-        super().__init__(X, rows, fit_bias=solver.fit_bias, prune=solver.prune, seed=int(solver.random_state))
+        super().__init__(solver, X, rows)
         self.solver = solver
         squares = np.maximum(self.design.norms.astype(np.float64) - float(self.design.use_bias), 0)
         self._lengths = np.sqrt(squares) * (1 + 1e-6) + 1e-6  # norms are float32: not below the true length
