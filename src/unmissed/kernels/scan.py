@@ -37,7 +37,7 @@ class ChunkArrays(NamedTuple):
     its weights, the norm of the longest and the largest bias.
 
     exact[exact_starts[f]:exact_starts[f + 1]] are the weights themselves, labels rising. Of a feature with a line, bit
-    b of masks[line, t] tells whether label b of tile t has one, and ranks[line, t] how many labels of earlier tiles do.
+    b of masks[t, line] tells whether label b of tile t has one, and ranks[t, line] how many labels of earlier tiles do.
     """
 
     lines: Any
@@ -88,9 +88,9 @@ def lay_shard(features, starts, labels, weights, first, chunk, counts):
             whole = np.rint(np.float64(weights[place]) / chunk.scale[tile])
             if line >= 0:
                 chunk.dense[tile, TILE * line + lane] = whole
-                if chunk.masks[line, tile] == 0:
-                    chunk.ranks[line, tile] = rank
-                chunk.masks[line, tile] |= np.uint64(1) << np.uint64(lane)
+                if chunk.masks[tile, line] == 0:
+                    chunk.ranks[tile, line] = rank
+                chunk.masks[tile, line] |= np.uint64(1) << np.uint64(lane)
             else:
                 chunk.labels[chunk.starts[feature] + rank] = label
                 chunk.weights[chunk.starts[feature] + rank] = whole
@@ -237,8 +237,8 @@ def _exact(chunk, label, indices, data, hits, values):
         feature = indices[entry]
         line = chunk.lines[feature]
         if line >= 0:
-            mask = chunk.masks[line, tile]
-            rank = np.int64(chunk.ranks[line, tile]) + count_ones(mask & ((np.uint64(1) << lane) - np.uint64(1)))
+            mask = chunk.masks[tile, line]
+            rank = np.int64(chunk.ranks[tile, line]) + count_ones(mask & ((np.uint64(1) << lane) - np.uint64(1)))
             there = np.int64((mask >> lane) & np.uint64(1))
         else:
             low, high = chunk.starts[feature], chunk.starts[feature + 1]

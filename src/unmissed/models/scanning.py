@@ -108,8 +108,8 @@ def _lay(shards: Sequence[Shard], n_features: int, first: int, last: int) -> Chu
         bias=bias.astype(np.float32, copy=False),
         exact_starts=exact_starts,
         exact=np.empty(exact_starts[-1] + 1, np.float32),  # one more: a place that is asked for, and not used
-        masks=np.zeros((len(order), n_tiles), np.uint64),
-        ranks=np.zeros((len(order), n_tiles), np.uint16),
+        masks=np.zeros((n_tiles, len(order)), np.uint64),
+        ranks=np.zeros((n_tiles, len(order)), np.uint16),
     )
     counts[:] = 0
     for place, shard in mine:
