@@ -57,6 +57,14 @@ def test_a_flag_that_claims_sorted_rows_is_not_believed():
     assert X.indices.tolist() == [2, 0, 2]
 
 
+@pytest.mark.parametrize("part", ["data", "indices", "indptr"])
+def test_a_part_of_two_dimensions_is_refused_also_where_nothing_is_converted(part):
+    matrix = sparse.csr_matrix(np.eye(3, dtype=np.float32))
+    setattr(matrix, part, np.atleast_2d(getattr(matrix, part)))
+    with pytest.raises(InputError, match="X"):
+        check_X(matrix)
+
+
 @given(st.data())
 def test_diagonals_and_blocks_are_read_as_scipy_reads_them(data):
     draw = data.draw

@@ -156,13 +156,14 @@ def _as_it_is(matrix: Any, name: str, dtype: np.dtype[Any] | None) -> sparse.csr
     if not (sparse.issparse(matrix) and matrix.format == "csr" and len(matrix.shape) == 2):
         return None
     data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
-    plain = all(type(array) is np.ndarray and array.flags.c_contiguous for array in (data, indices, indptr))
+    parts = (data, indices, indptr)
+    plain = all(type(one) is np.ndarray and one.ndim == 1 and one.flags.c_contiguous for one in parts)
     if not plain or data.dtype != np.float32 or (dtype is not None and dtype != np.float32):
         return None
     if not indices.dtype == indptr.dtype == np.int32 or not indptr.size or int(indptr[-1]) != data.size:
         return None
     shape = (int(matrix.shape[0]), int(matrix.shape[1]))
-    if max(shape) > LARGEST:
+    if min(shape) < 0 or max(shape) > LARGEST:
         return None
     check_compressed(name, data, indices, indptr, *shape)
     kept = _put_together(data, indices, indptr, shape)

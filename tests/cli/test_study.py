@@ -61,7 +61,7 @@ def test_nonsense_is_refused_in_one_line(tmp_path, capsys, words, reason):
     ("words", "reason"),
     [
         (["missing", "train.txt", "test.txt", "--seeds", "0"], "at least 1 seed"),
-        (["missing", "train.txt", "test.txt", "--min-df", "2"], "for text"),
+        (["missing", "train.txt", "test.txt", "--min-df", "2"], "holds features already; leave out --min-df"),
         (["missing", "train.txt", "test.txt", "--b", "0"], "b must be"),
         (["paper", "--data", ".", "--parts", "figures"], "unknown part 'figures'"),
         (["paper", "--data", ".", "--parts", "compare"], "no folder in it has a training and a test part"),
