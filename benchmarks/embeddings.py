@@ -34,16 +34,16 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "bibtex": {
         "leml": {"n_components": 159, "penalty": 2.0},
         "leml-unbiased": {"n_components": 159, "penalty": 5.0},
-        "sleec": {"neighbours": 50},
+        "sleec": {},
     },
     "delicious": {
         "leml": {"penalty": 5.0},
         "leml-unbiased": {"penalty": 5.0},
-        "sleec": {"votes": 50},
+        "sleec": {"votes": 25, "penalty": 4.0},
     },
-    "debtags": {"leml": {"penalty": 10.0}, "leml-unbiased": {}, "sleec": {"penalty": 4.0}},
-    "eurlex57k": {"leml": {}, "leml-unbiased": {}, "sleec": {"penalty": 0.3, "neighbours": 50, "votes": 15}},
-    "tibkat": {"leml": {}, "leml-unbiased": {}, "sleec": {"penalty": 0.3, "neighbours": 50, "votes": 15}},
+    "debtags": {"leml": {"penalty": 10.0}, "leml-unbiased": {}, "sleec": {"penalty": 8.0}},
+    "eurlex57k": {"leml": {"penalty": 10.0}, "leml-unbiased": {}, "sleec": {"votes": 15}},
+    "tibkat": {"leml": {"penalty": 10.0}, "leml-unbiased": {}, "sleec": {"votes": 15}},
 }
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "dismec": ("dismec", {}),
