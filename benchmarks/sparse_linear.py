@@ -1,6 +1,6 @@
 """ProXML, PPD-Sparse and PD-Sparse beside LIBLINEAR, scikit-learn and our DiSMEC.
 
-    python -m benchmarks.sparse_linear labels DATA/eurlex57k [--labels 128] [--l1 0.1] [--cache DIR]
+    python -m benchmarks.sparse_linear labels DATA/eurlex57k [--labels 128] [--l1 1] [--cache DIR]
     python -m benchmarks.sparse_linear whole DATA/bibtex [--methods dismec ppd-sparse ...] [--linear-svc] [--cache DIR]
 
 `labels` trains the same labels with ProXML's solver and with LIBLINEAR -s 5 on one thread: processor time, loading
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("what", choices=["labels", "whole"])
     parser.add_argument("data", type=Path)
     parser.add_argument("--labels", type=int, default=128)
-    parser.add_argument("--l1", type=float, default=0.1)
+    parser.add_argument("--l1", type=float, default=1.0)
     parser.add_argument("--methods", nargs="+", default=["dismec", "proxml", "ppd-sparse", "pd-sparse"])
     parser.add_argument("--linear-svc", action="store_true")
     parser.add_argument("--cache", type=Path)

@@ -28,6 +28,12 @@ def test_methods_are_split_at_commas_and_blanks_and_keep_their_parameters():
     assert read_contenders([found[1].key]) == [found[1]]
 
 
+def test_true_and_false_are_read_as_the_train_command_takes_them():
+    (one,) = read_contenders(["pd-sparse:early_stopping=true,fit_bias=false"])
+    assert one.params == {"early_stopping": True, "fit_bias": False}
+    assert read_contenders([one.key]) == [one]
+
+
 def test_the_comparisons_propensity_goes_to_those_that_take_one_and_name_none():
     (named,) = read_contenders(["pw-dismec:propensity=constant:0.5"])
     assert named.model(Jain(0.6, 2.6)).propensity == Constant(0.5)

@@ -38,7 +38,7 @@ class ProXML(OneVsRest):
     def __init__(
         self,
         *,
-        l1: float = 0.1,
+        l1: float = 1.0,
         weighting: WeightingName = "none",
         propensity: Propensity | None = None,
         tol: float = 1e-3,

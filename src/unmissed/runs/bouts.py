@@ -25,7 +25,7 @@ from unmissed.runs.recipe import Recipe
 from unmissed.runs.training import train
 
 RECORD, RANKING = "record.json", "ranking.npz"
-WARM_ROWS = 64  # rows of the training before the clock, for which kernels are compiled
+WARM_ROWS = 320  # rows of the training before the clock, for which kernels are compiled; ranking many rows has its own
 _NOTED = 2.0  # seconds between two notes of the time that is spent
 Stage = Callable[[str], AbstractContextManager[Progress]]
 

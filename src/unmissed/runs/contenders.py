@@ -121,7 +121,8 @@ def _read(word: str) -> Contender:
 
 
 def _value(word: str) -> Any:
+    """Read a value as Python writes it, or true and false as commands take them; else it is a word."""
     try:
-        return ast.literal_eval(word)
+        return ast.literal_eval(word.capitalize() if word in ("true", "false") else word)
     except (ValueError, SyntaxError):
         return word
