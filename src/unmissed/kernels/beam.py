@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.best import put, put_number
 from unmissed.kernels.prefetch import prefetch
 from unmissed.kernels.vectors import add_16, add_32, add_64, add_72, add_80
 
@@ -181,11 +182,7 @@ def _kth_best(sizes, found, best):
         for column in range(sizes[slot]):
             score = found[slot, column]
             if score > best[last]:
-                place = last
-                while place > 0 and best[place - 1] < score:
-                    best[place] = best[place - 1]
-                    place -= 1
-                best[place] = score
+                put_number(best, score)
     return best[last]
 
 
@@ -380,20 +377,3 @@ def _by_node(nodes, children, leaves, counts, found, starts, rows, slots):
     for group in range(n_found):
         counts[found[group]] = 0
     return n_found
-
-
-@kernel()
-def put(names, scores, name, score):
-    """Put a name into a list of the best, best first, if it belongs there; among equals the smaller name leads."""
-    last = names.shape[0] - 1
-    if names[last] >= 0 and (scores[last] > score or (scores[last] == score and names[last] < name)):
-        return
-    place = last
-    while place > 0 and (
-        names[place - 1] < 0 or scores[place - 1] < score or (scores[place - 1] == score and names[place - 1] > name)
-    ):
-        names[place] = names[place - 1]
-        scores[place] = scores[place - 1]
-        place -= 1
-    names[place] = name
-    scores[place] = score

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.beam import descend, put, score_leaves, to_log_probabilities
+from unmissed.kernels.beam import descend, score_leaves, to_log_probabilities
+from unmissed.kernels.best import put
 
 
 class TopArrays(NamedTuple):

@@ -8,6 +8,7 @@ dense tile adds change no bit.
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.best import put
 from unmissed.kernels.vectors import LANES, add_in_order
 
 
@@ -89,10 +90,4 @@ def merge_best(scores, first, labels, best):
             score = line[at]
             if score <= row_best[k - 1] and row_labels[k - 1] >= 0:
                 continue
-            place = k - 1
-            while place > 0 and (row_labels[place - 1] < 0 or row_best[place - 1] < score):
-                row_labels[place] = row_labels[place - 1]
-                row_best[place] = row_best[place - 1]
-                place -= 1
-            row_labels[place] = first + at
-            row_best[place] = score
+            put(row_labels, row_best, first + at, score)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.best import put, put_number
 from unmissed.kernels.prefetch import LINE, prefetch
 from unmissed.kernels.whole import TILE, add_whole, count_ones
 
@@ -131,7 +132,7 @@ def rank_chunk(chunk, first, indptr, indices, data, sums, labels, best):
             for label in range(TILE * tile, min(TILE * (tile + 1), n_labels)):
                 if not scores[label] + errors[tile] < bound:  # so written, what is not a number is looked at
                     score = _exact(chunk, label, indices[at:end], data[at:end], hits, values)
-                    _merge(first + label, score, labels[row], best[row])
+                    put(labels[row], best[row], first + label, score)
 
 
 @kernel()
@@ -220,11 +221,7 @@ def _bound(scores, n_labels, errors, peaks, labels, best, floor):
         for label in range(TILE * tile, min(TILE * (tile + 1), n_labels)):
             low = scores[label] - errors[tile]
             if low > floor[last]:
-                place = last
-                while place > 0 and floor[place - 1] < low:
-                    floor[place] = floor[place - 1]
-                    place -= 1
-                floor[place] = low
+                put_number(floor, low)
     return floor[last]
 
 
@@ -258,18 +255,3 @@ def _exact(chunk, label, indices, data, hits, values):
     for hit in range(n_hits):
         score += values[hit] * chunk.exact[hits[hit]]
     return score
-
-
-@kernel()
-def _merge(label, score, labels, best):
-    """Put a label into a list of the k best, after those that have the same score."""
-    last = labels.shape[0] - 1
-    if score <= best[last] and labels[last] >= 0:
-        return
-    place = last
-    while place > 0 and (labels[place - 1] < 0 or best[place - 1] < score):
-        labels[place] = labels[place - 1]
-        best[place] = best[place - 1]
-        place -= 1
-    labels[place] = label
-    best[place] = score
