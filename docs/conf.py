@@ -40,7 +40,7 @@ HUBS = {
     "understand": ["losses", "derivations", "solver", "sparse_linear", "trees", "embeddings"],
 }
 """The pages below each hub, in their order; pages that are not named here go below the last hub."""
-LAZY = ["unmissed.models"]
+LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution"]
 FRONT = ["use", "understand", "results", "api/index"]
 
 default_role = "literal"  # in docstrings a name between single backticks is code

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -101,15 +101,15 @@ def write_archive(target: str | os.PathLike[str], arrays: Mapping[str, Array], *
 
 
 def open_archive(
-    folder: str | os.PathLike[str], kind: str, *, verify: bool = False
+    folder: str | os.PathLike[str], kind: str, *, verify: bool = False, names: Collection[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Open an archive: the facts it was written with, and its arrays, read-only and memory-mapped.
+    """Open an archive: the facts it was written with, and its arrays, or some of them, read-only and memory-mapped.
 
     Sizes of files and the manifest's own checksum are always compared, those of the arrays with `verify`. What the
     arrays hold is for the caller to check before it is used as an index.
     """
     manifest = read_manifest(folder, kind)
-    arrays = open_arrays(folder, manifest, verify=verify)
+    arrays = open_arrays(folder, manifest, verify=verify, names=names)
     return {name: value for name, value in manifest.items() if name not in ("arrays", _SEAL)}, arrays
 
 
@@ -140,16 +140,24 @@ def read_manifest(folder: str | os.PathLike[str], kind: str) -> dict[str, Any]:
 
 
 def open_arrays(
-    folder: str | os.PathLike[str], manifest: Mapping[str, Any], *, verify: bool = False
+    folder: str | os.PathLike[str],
+    manifest: Mapping[str, Any],
+    *,
+    verify: bool = False,
+    names: Collection[str] | None = None,
 ) -> dict[str, Array]:
-    """Open an archive's arrays read-only and memory-mapped; sizes are always checked, checksums on request."""
-    place = Path(folder) / MANIFEST
+    """Open an archive's arrays, or those of some names, read-only and memory-mapped.
+
+    Their sizes are always checked, checksums on request.
+    """
+    root = Path(folder)
     if verify and _SEAL not in manifest:
-        raise InputError(f"{place}: has no checksum of its own, so nobody can tell whether it is damaged")
+        raise InputError(f"{root / MANIFEST}: has no checksum of its own, so nobody can tell whether it is damaged")
     listed = manifest.get("arrays")
     if not isinstance(listed, dict):
-        raise InputError(f"{place}: damaged; it does not list the arrays of this folder")
-    return {name: _open_array(_array_path(Path(folder), name), entry, verify) for name, entry in listed.items()}
+        raise InputError(f"{root / MANIFEST}: damaged; it does not list the arrays of this folder")
+    wanted = listed if names is None else {name: entry for name, entry in listed.items() if name in names}
+    return {name: _open_array(_array_path(root, name), entry, verify) for name, entry in wanted.items()}
 
 
 def below(root: str | os.PathLike[str], relative: str | os.PathLike[str]) -> Path:

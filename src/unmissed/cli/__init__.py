@@ -1,8 +1,23 @@
 """The command `unmissed`: one verb, one file. Heavy libraries are imported inside the verbs."""
 
+import sys
+
 
 def main() -> None:
     """Run the command line."""
-    from unmissed.cli.app import run
+    from unmissed.cli.quick import answer
 
-    run()
+    try:
+        lines = answer(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("unmissed: stopped by the keyboard (Ctrl-C)\n")
+        sys.exit(130)
+    if lines is None:
+        from unmissed.cli.app import run
+
+        run()
+        return
+    from unmissed.cli.letters import plain
+
+    for line in lines:
+        sys.stdout.write(f"{plain(line)}\n")

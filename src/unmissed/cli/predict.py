@@ -54,9 +54,10 @@ def predict(
         defer_unused()
 
     from unmissed.runs import open_run
+    from unmissed.runs.answers import cut, label_entry, table_lines
     from unmissed.runs.parts import predict_parts
-    from unmissed.runs.prediction import cut, label_entry, ranking_files, read_rows, table_lines, write_ranking
     from unmissed.runs.prediction import predict as predict_rows
+    from unmissed.runs.prediction import ranking_files, read_rows, write_ranking
 
     if (data is None) == (text is None):
         raise InputError("predict takes rows to rank or --text, one of them")

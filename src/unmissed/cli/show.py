@@ -1,7 +1,6 @@
 """How verbs speak: tables for people, JSON for programs, progress for those who wait."""
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,21 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from unmissed.cli.letters import HIDDEN
+from unmissed.cli.letters import plain as plain
 from unmissed.progress import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 PATIENCE = 2.0  # seconds of work before a bar appears
 PAUSE = 30.0  # seconds between the lines that stand in for a bar where there is no terminal
-
-
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
-)  # what a terminal would obey or hide; tabs and line ends are left
-
-
-def plain(text: object) -> str:
-    """Return text that a terminal only shows: control characters, which it would obey, are written as codes."""
-    return _HIDDEN.sub(lambda found: _code(found.group()), str(text))
 
 
 def say(text: object, *, err: bool = False) -> None:
@@ -35,7 +26,7 @@ def say(text: object, *, err: bool = False) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    typer.echo(_HIDDEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
+    typer.echo(HIDDEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -53,10 +44,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     if not console.is_terminal:  # a pipe has no width: let no column be cut
         console.width = 240
     console.print(table)
-
-
-def _code(letter: str) -> str:
-    return f"\\x{ord(letter):02x}" if ord(letter) < 256 else f"\\u{ord(letter):04x}"
 
 
 @contextmanager

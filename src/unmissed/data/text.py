@@ -199,7 +199,7 @@ class TextFeatures:
         idf = arrays.get(f"{prefix}idf")
         if made.terms_ is None or idf is None or idf.dtype != np.float32 or idf.shape != (len(made.terms_),):
             raise InputError(f"{where}: not readable as text features: expected as many weights as terms")
-        if not np.isfinite(idf).all() or len(set(made.terms_)) != len(made.terms_):
+        if not np.isfinite(idf).all() or len(made._places) != len(made.terms_):
             raise InputError(f"{where}: not readable as text features: a weight is not finite, or a term stands twice")
         made.idf_ = np.array(idf)
         return made

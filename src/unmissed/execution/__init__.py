@@ -1,12 +1,38 @@
 """Where tasks run, and the pieces that they leave."""
 
-from unmissed.execution.dask import Dask
-from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
-from unmissed.execution.processes import Processes
-from unmissed.execution.threads import Threads, count_jobs
-from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
-from unmissed.execution.work import Executor, Placed, Share, Shared, Task, Unfinished, Work
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from unmissed.execution.dask import Dask
+    from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
+    from unmissed.execution.processes import Processes
+    from unmissed.execution.threads import Threads, count_jobs
+    from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
+    from unmissed.execution.work import Executor, Placed, Share, Shared, Task, Unfinished, Work
+
+_PUBLIC = {
+    "Dask": "dask",
+    "Executor": "work",
+    "InMemory": "pieces",
+    "Limits": "watched",
+    "OnDisk": "pieces",
+    "Outcome": "watched",
+    "Overlay": "pieces",
+    "Piece": "pieces",
+    "Pieces": "pieces",
+    "Placed": "work",
+    "Processes": "processes",
+    "Share": "work",
+    "Shared": "work",
+    "Task": "work",
+    "Threads": "threads",
+    "Unfinished": "work",
+    "Work": "work",
+    "count_jobs": "threads",
+    "peak_bytes": "watched",
+    "watch": "watched",
+}
 __all__ = [
     "Dask",
     "Executor",
@@ -29,3 +55,14 @@ __all__ = [
     "peak_bytes",
     "watch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first asked for: ranking one sentence needs few of them."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,12 +137,12 @@ class OnDisk:
         self.path = Path(path)
         self.verify = verify
 
-    def get(self, key: str) -> Piece | None:
-        """Open a piece, or return None where it is not finished."""
+    def get(self, key: str, names: Collection[str] | None = None) -> Piece | None:
+        """Open a piece, all of it or the arrays of some names, or return None where it is not finished."""
         folder = below(self.path, Piece(key).key)
         if not folder.exists():
             return None
-        manifest, arrays = open_archive(folder, KIND, verify=self.verify)
+        manifest, arrays = open_archive(folder, KIND, verify=self.verify, names=names)
         facts = manifest.get("facts")
         if manifest.get("key") != key or not isinstance(facts, dict):
             raise InputError(f"{folder}: damaged: its manifest is not that of the piece {key!r}")

@@ -253,6 +253,13 @@ class Model(Estimator, ABC):
         """Make a fitted model of its parameters and its finished pieces; nothing is copied."""
         return cls(**params).open_pieces(pieces, n_features, n_labels)
 
+    @classmethod
+    def rank_once(
+        cls, params: Mapping[str, Any], pieces: Pieces, n_features: int, n_labels: int, X: Any, k: int
+    ) -> Ranking:
+        """Return what `open` and then `rank` would, for who ranks once; a system may read less than all of it."""
+        return cls.open(params, pieces, n_features, n_labels).rank(X, k)
+
     def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int) -> Self:
         """Become the fitted model that these pieces hold."""
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}

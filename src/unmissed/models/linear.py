@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Pieces
+from unmissed.execution import OnDisk, Piece, Pieces
 from unmissed.matrices import rises
 from unmissed.models import scoring
 from unmissed.models.base import Certificate, Explanation, Model
@@ -19,16 +21,15 @@ from unmissed.models.scanning import Ranker
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
-_LAYOUT = {
+_SCORING: dict[str, tuple[Any, int]] = {
     "features": (np.int32, 1),
     "starts": (np.int64, 1),
     "labels": (np.uint16, 1),
     "weights": (np.float32, 1),
     "bias": (np.float32, 1),
-    "objective": (np.float64, 1),
-    "gap": (np.float64, 1),
-    "epochs": (np.int32, 1),
 }
+_LAYOUT = _SCORING | {"objective": (np.float64, 1), "gap": (np.float64, 1), "epochs": (np.int32, 1)}
+_LABELS = 256  # of a shard, unless somebody says otherwise
 
 
 def label_key(first: int) -> str:
@@ -48,21 +49,47 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     """Return the shard that a piece holds, after checking that its arrays make one."""
     noted = {"pruned": (np.float32, 1)} if "pruned" in piece.facts else {}  # older pieces have no such array
     arrays = piece.expect(_LAYOUT | noted)
-    n_labels = arrays["bias"].size
-    starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
-    if starts.size != features.size + 1 or any(
-        arrays[name].size != n_labels for name in ("objective", "gap", "epochs", *noted)
-    ):
+    n_labels, labels = arrays["bias"].size, arrays["labels"]
+    if any(arrays[name].size != n_labels for name in ("objective", "gap", "epochs", *noted)):
         raise piece.damaged("its arrays do not fit together")
-    if not n_labels:
+    _check_places(piece, arrays, n_features)
+    if labels.size and int(labels.max()) >= n_labels:
+        raise piece.damaged(f"it has weights of a label that is not below {n_labels}")
+    return Shard.from_arrays(first, arrays)
+
+
+def open_weights(piece: Piece, first: int, n_features: int) -> Shard:
+    """Return the shard of a piece without its certificates; which labels its weights are for has not been looked at."""
+    arrays = piece.expect(_SCORING)
+    _check_places(piece, arrays, n_features)
+    nothing = {name: np.empty(0, dtype) for name, (dtype, _) in _LAYOUT.items() if name not in arrays}
+    return Shard.from_arrays(first, {**arrays, **nothing})
+
+
+def _check_places(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_features: int) -> None:
+    """Refuse a piece whose weights are not where its features say."""
+    starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
+    if starts.size != features.size + 1:
+        raise piece.damaged("its arrays do not fit together")
+    if not arrays["bias"].size:
         raise piece.damaged("it holds no labels")
     if starts[0] != 0 or not rises(starts) or not starts[-1] == labels.size == arrays["weights"].size:
         raise piece.damaged("its weights are not where its features say")
     if features.size and (features[0] < 0 or features[-1] >= n_features or not rises(features, strictly=True)):
         raise piece.damaged(f"it has a feature out of order or not below {n_features}")
-    if labels.size and int(labels.max()) >= n_labels:
-        raise piece.damaged(f"it has weights of a label that is not below {n_labels}")
-    return Shard.from_arrays(first, arrays)
+
+
+def _weights(pieces: OnDisk, n_features: int, n_labels: int) -> Iterator[Shard]:
+    """Open the weights of all labels, one shard after the other."""
+    first = 0
+    while first < n_labels:
+        piece = pieces.get(label_key(first), _SCORING)
+        if piece is None:
+            raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
+        yield (shard := open_weights(piece, first, n_features))
+        first += shard.n_labels
+    if first != n_labels:
+        raise InputError(f"pieces hold {first} labels, expected {n_labels}; the run is damaged")
 
 
 class Linear(Model):
@@ -88,6 +115,22 @@ class Linear(Model):
         self.shards_ = shards
         self.by_label_ = None
         self.ranker_ = Ranker(shards, self.n_features_in_)
+
+    @classmethod
+    def rank_once(
+        cls, params: Mapping[str, Any], pieces: Pieces, n_features: int, n_labels: int, X: Any, k: int
+    ) -> Ranking:
+        """Return what `open` and `rank` would; a single row is ranked without Numba, from the weights alone."""
+        model = cls(**params)
+        model.n_features_in_ = n_features
+        rows = model._checked(X)
+        little = rows.shape[0] == 1 and rows.nnz * -(-n_labels // _LABELS) <= scoring.LITTLE
+        if not (little and isinstance(pieces, OnDisk) and "numba" not in sys.modules):
+            return super().rank_once(params, pieces, n_features, n_labels, X, k)
+        try:
+            return scoring.rank_one(rows, _weights(pieces, n_features, n_labels), check_k(k))
+        except IndexError as error:
+            raise InputError(f"{pieces.path}: damaged: a piece has weights of a label that it does not have") from error
 
     def rank(
         self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100

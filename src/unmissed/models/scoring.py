@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) 
     return Ranking(labels, best)
 
 
-def rank_one(X: sp.csr_matrix, shards: Sequence[Shard], k: int) -> Ranking:
+def rank_one(X: sp.csr_matrix, shards: Iterable[Shard], k: int) -> Ranking:
     """Return the k best labels of a single row without compiled code, to the same bits.
 
     Starting Numba takes longer than a sentence does; the shell ranks one and ends.

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,11 +26,11 @@ from unmissed.matrices import check_X
 from unmissed.models.rows import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
+from unmissed.runs.answers import WRITERS
 from unmissed.runs.run import Run
 
 BATCH = 4096  # rows ranked at a time
 _OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
-BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
 
 
 def read_rows(
@@ -109,7 +105,7 @@ def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
     suffix = out.suffix.lower()
     if suffix in _OTHERS:
         raise InputError(f"{out}: cannot write {suffix}; expected .npz, .tsv, .csv or .jsonl, or a name without suffix")
-    known = suffix in (".npz", *_WRITERS)
+    known = suffix in (".npz", *WRITERS)
     stem = out.with_suffix("") if known else out
     if stem.name in ("", ".."):
         raise InputError(f"{out}: not the name of a file")
@@ -127,61 +123,9 @@ def write_ranking(
             ranking.save(path)
             continue
         with write_stream(path) as stream:
-            for line in _WRITERS[path.suffix](run, ranking, ids):
+            for line in WRITERS[path.suffix](run, ranking, ids):
                 stream.write(f"{line}\n".encode())
     return written
-
-
-def table_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
-    """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score."""
-    for fields in _fields(run, ranking, ids):
-        yield "\t".join(str(field).translate(BREAKS) for field in fields)
-
-
-def comma_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
-    """Give the same table with commas between, quoted where a field needs it."""
-    for fields in _fields(run, ranking, ids):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(fields)
-        yield line.getvalue()
-
-
-def json_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
-    """Give one JSON object per row: its number or id, and its labels with names and scores, best first."""
-    for row, (labels, scores) in enumerate(zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)):
-        listed = [label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
-        name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
-        yield json.dumps({**name, "labels": listed}, ensure_ascii=False)
-
-
-_WRITERS = {".tsv": table_lines, ".csv": comma_lines, ".jsonl": json_lines}
-
-
-def label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
-    """Return a ranked label as JSON shows it."""
-    names = run.label_names
-    return {"label": names[label] if names else label, "name": run.name_of(label), "score": score}
-
-
-def cut(ranking: Ranking, threshold: float | None) -> Ranking:
-    """Empty the places whose score is below a threshold."""
-    if threshold is None:
-        return ranking
-    kept = ranking.scores >= threshold
-    scores = np.where(kept, ranking.scores, np.float32(-np.inf))
-    return replace(ranking, labels=np.where(kept, ranking.labels, -1), scores=scores)
-
-
-def _fields(run: Run, ranking: Ranking, ids: Sequence[str] | None) -> Iterator[list[Any]]:
-    names, titles = run.label_names, run.label_titles
-    yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
-    for row, (labels, scores) in enumerate(zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)):
-        for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
-            if label < 0:
-                break
-            title = [titles[label]] if titles else []
-            name = names[label] if names else str(label)
-            yield [row if ids is None else ids[row], rank, name, *title, f"{score:.6g}"]
 
 
 def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:

@@ -153,6 +153,13 @@ class Run:
         """Return the k best labels of each row; `rows` is a matrix, a text, or several texts."""
         return self.model.rank(self.features_of(rows), k)
 
+    def rank_once(self, rows: Any, k: int = 5) -> Ranking:
+        """Return what `rank` does, for a process that ranks once and ends: no more of the model is read than needed."""
+        model = find_model(self.recipe.method)
+        pieces = self.folder.pieces(self.manifest, verify=self.verify)
+        features = self.features_of(rows)
+        return model.rank_once(self.recipe.constructor_params(), pieces, self.n_features, self.n_labels, features, k)
+
     def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> list[tuple[str, float]]:
         """Return the most readable names and scores of the k best labels of a text, best first.
 

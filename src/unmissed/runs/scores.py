@@ -19,7 +19,7 @@ from unmissed.errors import InputError
 from unmissed.files import no_such, read_npy
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
-from unmissed.runs.prediction import BREAKS
+from unmissed.runs.answers import BREAKS
 
 PathLike = str | os.PathLike[str]
 _FORMS = (
