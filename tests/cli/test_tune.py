@@ -154,7 +154,7 @@ def test_the_sentence_says_what_the_choice_gains_and_costs():
     choice = a_choice()
     assert choice_sentence(choice) == "Chosen: w tail; PSP@5 +2.00 [+1.00, +3.00] at P@1 -0.10 [-1.10, +0.90]."
     plain = {**choice, "params": {"w": "none"}}
-    assert choice_sentence(plain) == "Chosen: w none; nothing that was tried raises PSP@5 for sure and keeps P@1."
+    assert choice_sentence(plain) == "Chosen: w none; nothing that was tried likely raises PSP@5 and keeps P@1."
     assert "too few rows" in choice_sentence({**choice, "trials": []})
 
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.errors import InputError
 from unmissed.execution import Piece
+from unmissed.metrics import Difference
 from unmissed.models import Model, PWDiSMEC
 from unmissed.models.choosing import QUICK, Goal, HeldOut, Sampling, choose
 from unmissed.models.rows import Rows
@@ -82,10 +83,41 @@ def test_a_candidate_that_lowers_the_kept_metric_is_not_chosen_however_much_it_r
     assert found.params == {"lean": True}
 
 
+@pytest.mark.parametrize(
+    ("kept", "allowed"),
+    [
+        (Difference(0.001, -0.004, 0.006, 0.7), True),
+        (Difference(-0.005, -0.011, 0.0, 0.03), True),
+        (Difference(-0.003, -0.005, -0.001, 0.01), False),  # a small loss, but shown
+        (Difference(-0.006, -0.02, 0.008, 0.25), False),  # a loss that may be none, but half a point is exceeded
+    ],
+)
+def test_a_loss_that_is_shown_or_larger_than_half_a_point_is_not_allowed(kept, allowed):
+    assert Goal().allows(kept) is allowed
+    assert Goal(margin=0.0).allows(kept) is (allowed and kept.value >= 0)
+
+
+@pytest.mark.parametrize(
+    ("gain", "likely"),
+    [
+        (Difference(0.003, -0.001, 0.007, 0.9), True),  # the interval reaches 0, and yet it is likely
+        (Difference(0.003, -0.004, 0.01, 0.79), False),
+        (Difference(-0.0001, -0.0002, 0.0, 0.9), False),
+    ],
+)
+def test_a_gain_is_likely_that_shows_in_four_fifths_of_the_resamples(gain, likely):
+    assert Goal().prefers(gain) is likely
+
+
+def test_all_labels_compete_as_long_as_they_are_not_too_many(rows):
+    assert len(HeldOut(rows, [1]).labels) == N_LABELS
+    assert Sampling().most_labels >= 35_000  # a sample of labels hides what a weighting does to the first places
+
+
 def test_what_is_as_good_as_the_plain_one_is_not_chosen(rows):
     found = chosen(rows, {"tail": [0.5, 0.49999]})
     assert found.params == {"tail": 0.5}
-    assert [trial.verdict for trial in found.trials] == ["plain, chosen", "PSP@5 is not surely higher"]
+    assert [trial.verdict for trial in found.trials] == ["plain, chosen", "PSP@5 is not likely higher"]
 
 
 def test_parameters_are_tried_one_after_the_other_with_the_best_so_far(rows):
@@ -155,7 +187,13 @@ def auto():
 def test_auto_leaves_a_weighting_that_hurts_and_ranks_like_what_it_chose(auto):
     found = auto.choice()
     assert found["params"] == {"weighting": auto.weighting_}
-    assert [trial["params"]["weighting"] for trial in found["trials"]] == ["none", "surrogate", "tail", "floored-tail"]
+    assert [trial["params"]["weighting"] for trial in found["trials"]] == [
+        "none",
+        "surrogate",
+        "tail",
+        "floored-tail",
+        "balanced",
+    ]
     tail = found["trials"][2]
     assert tail["gains"]["P@1"]["high"] < 0  # the positives of frequent labels cost 0.001
     assert tail["verdict"] == "P@1 is lower"

@@ -20,14 +20,16 @@ def tune(
         str, typer.Option(help="The method whose parameters are chosen.", autocompletion=list_methods)
     ] = "pw-dismec",
     metric: Annotated[str, typer.Option(help="The metric to raise: P, nDCG, PSP, PSnDCG or recall @k.")] = "PSP@5",
-    keep: Annotated[str, typer.Option(help="The metric that must not fall below that of the plain method.")] = "P@1",
+    keep: Annotated[
+        str, typer.Option(help="The metric that must not be shown to fall below that of the plain method.")
+    ] = "P@1",
     tries: Annotated[
         list[str] | None,
         typer.Option("--try", metavar="NAME=VALUE,VALUE", help="What to try instead of weightings and C; repeatable."),
     ] = None,
     propensity: Annotated[str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = None,
     rows: Annotated[int, typer.Option(help="Learn from at most this many rows.", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="Compare on at most this many labels.", min=2)] = 2_000,
+    labels: Annotated[int, typer.Option(help="Compare on at most this many labels.", min=2)] = 50_000,
     seed: Annotated[int, typer.Option(help="The seed of the split and the samples.", min=0)] = 0,
     jobs: Jobs = None,
     json: show.JsonOption = False,
@@ -35,8 +37,9 @@ def tune(
     """Choose a method's parameters on held-out training rows, and say what the choice gains and costs.
 
     Parameters are tried one after the other, each with the best values of those before it. The plain method (for
-    pw-dismec: weighting none) stays unless the interval of the gain in --metric is above 0 and --keep is not likely to
-    fall. `train pw-dismec --weighting auto` does the same for the weighting alone.
+    pw-dismec: weighting none) stays unless --metric is higher in four of five resamples of the held-out rows, while a
+    loss in --keep is neither shown (its interval reaches 0) nor larger than half a point. The best of what is left is
+    taken. `train pw-dismec --weighting auto` does the same for the weighting alone.
 
     Example: unmissed tune train.jsonl --metric PSP@5 --keep P@1
 

@@ -18,7 +18,7 @@ from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 _CHOICE = "choice/weighting"
-_CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail")
+_CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail", "balanced")
 
 
 class DiSMEC(OneVsRest):
@@ -85,7 +85,7 @@ class PWDiSMEC(DiSMEC):
     ----------
     weighting : what a propensity p makes a positive cost: tail (1/p - 1, the paper's tables), surrogate (2/p - 1, the
         convex bound of the unbiased loss), floored-tail (tail, but at least 1), balanced or none; negatives cost 1.
-        auto compares the first three and none on held-out rows: none, unless another raises PSP@5 and keeps P@1
+        auto compares them on held-out rows: none, unless another likely raises PSP@5 and P@1 is not shown to fall
     propensity : the model that gives p from label counts; jain by default
     C, tol, prune, unit_rows, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
     """

@@ -33,7 +33,7 @@ def choice_sentence(choice: Mapping[str, Any]) -> str:
     if chosen is None:
         return f"Chosen: {say_params(params)}; there are too few rows to compare anything."
     if not chosen["gains"]:
-        return f"Chosen: {say_params(params)}; nothing that was tried raises {metric} for sure and keeps {keep}."
+        return f"Chosen: {say_params(params)}; nothing that was tried likely raises {metric} and keeps {keep}."
     gain, cost = (_gain(chosen, name) for name in (metric, keep))
     return f"Chosen: {say_params(params)}; {metric} {gain} at {keep} {cost}."
 

@@ -14,7 +14,7 @@ from unmissed.models.registry import find_model, make_model
 from unmissed.progress import Progress, silent
 
 TRIES: dict[str, tuple[Any, ...]] = {
-    "weighting": ("none", "surrogate", "tail", "floored-tail"),
+    "weighting": ("none", "surrogate", "tail", "floored-tail", "balanced"),
     "C": (0.1, 0.3, 1.0, 3.0, 10.0),
 }
 """What is tried of these parameters where nobody says."""
