@@ -179,11 +179,54 @@ def test_a_line_of_more_fields_than_memory_has_room_for_is_refused(tmp_path, mon
 def test_ids_must_be_there_where_they_are_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "key": 1}\n{"text": "y"}\n')
     assert read_ids(Reading(), tmp_path / "a.jsonl") == []
-    with pytest.raises(InputError, match="not every row has 'key'"):
+    with pytest.raises(InputError, match=r"a\.jsonl:2: expected 'key', which names rows.*found nothing"):
         read_ids(Reading(Columns(id="key")), tmp_path / "a.jsonl")
     (tmp_path / "a.csv").write_text("text\nx\n")
     with pytest.raises(InputError, match=r"no column 'key'.*--id-column"):
         read_ids(Reading(Columns(id="key")), tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("form", "where"),
+    [
+        ("jsonl", "a.jsonl:2: .* found null"),
+        ("csv", "a.csv:3: .* found an empty string"),
+        ("tsv", "a.tsv:3: .* found an empty string"),
+        ("parquet", "a.parquet, row 2: .* found null"),
+        ("frame", "the data frame, row 2: .* found (null|a number)"),
+    ],
+)
+def test_a_row_without_the_id_that_was_named_is_refused_wherever_rows_are_read(form, where, tmp_path):
+    rows = [{"text": "cod", "labels": "a;b", "key": "k1"}, {"text": "net", "labels": "a", "key": None}]
+    source = tmp_path / f"a.{form}"
+    if form == "jsonl":
+        lines = [json.dumps({**row, "labels": row["labels"].split(";")}) for row in rows]
+        source.write_text("\n".join(lines) + "\n")
+    elif form in ("csv", "tsv"):
+        sign = "," if form == "csv" else "\t"
+        lines = [sign.join(rows[0]), *(sign.join(value or "" for value in row.values()) for row in rows)]
+        source.write_text("\n".join(lines) + "\n")
+    else:
+        table = pd.DataFrame(rows)
+        if form == "parquet":
+            table.to_parquet(source)
+        else:
+            source = table
+    named = Reading(Columns(id="key"))
+    with pytest.raises(InputError, match=where):
+        load(source, columns=named.columns)
+    with pytest.raises(InputError, match=where):
+        load_labels(source, columns=named.columns)
+    with pytest.raises(InputError, match=where):
+        read_ids(named, source)
+    with pytest.raises(InputError, match=where):
+        named.write_lines(source, tmp_path / "out.jsonl")
+    if form != "frame":
+        with pytest.raises(InputError, match=where):
+            convert_text(source, tmp_path / "store", reading=named)
+    assert not (tmp_path / "out.jsonl").exists()
+    assert not (tmp_path / "store").exists()
+    assert load(source).n_samples == 2, "where nobody names the column, nobody asks for it"
 
 
 def read_ids(reading, source):

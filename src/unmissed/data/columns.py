@@ -60,10 +60,27 @@ class Columns:
             raise InputError(f"{where}: expected {self.labels!r} to be a list of identifiers, found {found}")
         return [self._label(where, label) for label in labels]
 
-    def id_of(self, document: Mapping[str, Any]) -> str | None:
-        """Return the name of a row, a string or a whole number, or None where it has none."""
+    def text_and_labels(self, where: str, document: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return what a document trains with; a name that it should have and has not is noticed here, too."""
+        self.id_of(where, document)
+        return self.text_of(where, document), self.labels_of(where, document)
+
+    def id_of(self, where: str, document: Mapping[str, Any]) -> str | None:
+        """Return the name of a row, a string or a whole number, or None where it has none.
+
+        A column that somebody named has to name every row.
+        """
         name = document.get(self.id)
-        return str(name) if isinstance(name, str | int) and not isinstance(name, bool) else None
+        if isinstance(name, int) and not isinstance(name, bool):
+            return str(name)
+        if isinstance(name, str) and name.strip():
+            return name
+        if self.id == Columns.id:
+            return None
+        found = "an empty string" if isinstance(name, str) else _found(document, self.id)
+        raise InputError(
+            f"{where}: expected {self.id!r}, which names rows, to be a string or a whole number, found {found}"
+        )
 
     def _label(self, where: str, label: Any) -> str:
         if isinstance(label, bool) or not isinstance(label, str | int):

@@ -51,13 +51,11 @@ class Reading(NamedTuple):
         n_texts = 0
         for where, document in self.documents(source, [self.columns.text], progress):
             n_texts += 1
-            name = self.columns.id_of(document)
+            name = self.columns.id_of(where, document)
             if name is not None:
                 ids.append(name)
             yield self.columns.text_of(where, document)
         if len(ids) != n_texts:
-            if self.columns.id != Columns.id:
-                raise InputError(f"{source}: not every row has {self.columns.id!r}, a string or a whole number")
             ids.clear()
 
     def label_lists(self, source: Source, progress: Progress = silent) -> tuple[list[list[str]], list[str] | None]:
@@ -65,7 +63,7 @@ class Reading(NamedTuple):
         found, ids = [], []
         for where, document in self.documents(source, [self.columns.labels], progress):
             found.append(self.columns.labels_of(where, document))
-            name = self.columns.id_of(document)
+            name = self.columns.id_of(where, document)
             if name is not None:
                 ids.append(name)
         return found, ids if len(ids) == len(found) else None
@@ -74,7 +72,7 @@ class Reading(NamedTuple):
         """Give the text and the labels of each document."""
         columns = self.columns
         for where, document in self.documents(source, [columns.text, columns.labels], progress):
-            yield columns.text_of(where, document), columns.labels_of(where, document)
+            yield columns.text_and_labels(where, document)
 
     def texts_and_labels(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[list[str]]]:
         """Give texts one by one, and a list that gets the labels of those that were taken."""
@@ -100,7 +98,7 @@ class Reading(NamedTuple):
             nonlocal n_documents
             for where, document in self.documents(source, [columns.text, columns.labels], progress):
                 text, labels = columns.text_of(where, document), columns.labels_of(where, document)
-                name = columns.id_of(document)
+                name = columns.id_of(where, document)
                 n_documents += 1
                 names.update(labels)
                 yield {**({} if name is None else {"id": name}), "text": text, "labels": labels}

@@ -52,7 +52,7 @@ class Block(NamedTuple):
         numbered = enumerate(self.content.split(b"\n")[:-1], start=self.first)
         found = documents(self.path, ((number, line.removesuffix(b"\r")) for number, line in numbered))
         columns = self.reading.columns
-        return [(columns.text_of(where, one), columns.labels_of(where, one)) for where, one in found]
+        return [columns.text_and_labels(where, one) for where, one in found]
 
 
 class Pairs(NamedTuple):
