@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -90,11 +91,71 @@ def test_a_suffix_chooses_the_form(suffix, text_run, tmp_path, capsys):
         assert [row[:3] for row in rows[1::2]] == [["a,1", "1", "fish"], ["7", "1", "law"]]
 
 
+def typed(content):
+    """Standard input that holds these bytes."""
+    return io.TextIOWrapper(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+def test_lines_are_written_batch_by_batch_as_all_at_once(suffix, text_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("unmissed.runs.prediction.BATCH", 2)
+    texts = ["cod and net", "judge", "net", "law and judge", "milk"]
+    (tmp_path / "lines.txt").write_text("\n\n".join(texts))
+    (tmp_path / "same.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    told = said(capsys, "predict", text_run.folder, tmp_path / "lines.txt", "-k", 2, "--out", tmp_path / f"a{suffix}")
+    assert told.startswith("5 rows, 2 labels each")
+    said(capsys, "predict", text_run.folder, tmp_path / "same.jsonl", "-k", 2, "--out", tmp_path / f"b{suffix}")
+    assert (tmp_path / f"a{suffix}").read_text() == (tmp_path / f"b{suffix}").read_text()
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--out", "a.npz"], ["--out", "a.tsv"]])
+def test_a_line_that_is_no_text_is_refused_with_its_number(words, text_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", typed(b"cod\nn\xff\n"))
+    told = refused(capsys, "predict", text_run.folder, "-", *words)
+    assert "standard input:2:2: expected UTF-8 text, found byte 0xFF" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_lines_of_standard_input_are_answered_before_it_ends(text_run):
+    words = [sys.executable, "-m", "unmissed", "predict", str(text_run.folder), "-", "--top", "1"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        process.stdin.write("cod and net\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith("row\trank\tlabel")
+        assert process.stdout.readline().startswith("0\t1\tfish")
+        process.stdin.write("jud")
+        process.stdin.flush()
+        process.stdin.write("ge\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith("1\t1\tlaw")
+        process.stdin.write("cod")  # a last line without an end
+        process.stdin.close()
+        assert process.stdout.readline().startswith("2\t1\tfish")
+    assert process.returncode == 0
+
+
+def test_who_reads_no_further_ends_it_without_a_word(text_run):
+    words = [sys.executable, "-m", "unmissed", "predict", str(text_run.folder), "-", "--top", "1"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdin.write("cod\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        with suppress(BrokenPipeError):
+            process.stdin.write("cod\n" * 100)
+            process.stdin.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 def test_one_text_lines_of_a_file_and_standard_input_are_ranked_alike(text_run, tmp_path, capsys, monkeypatch):
     expected = said(capsys, "predict", text_run.folder, "--text", "cod and net", "--top", 2)
     (tmp_path / "lines.txt").write_text("cod and net\n\n")
     assert said(capsys, "predict", text_run.folder, tmp_path / "lines.txt", "--top", 2) == expected
-    monkeypatch.setattr("sys.stdin", io.StringIO("cod and net\n"))
+    monkeypatch.setattr("sys.stdin", typed(b"\xef\xbb\xbfcod and net\r\n"))
     assert said(capsys, "predict", text_run.folder, "-", "--top", 2) == expected
     best = text_run.suggest("cod and net", 2)
     assert best[0][0].startswith("Fish")

@@ -12,7 +12,7 @@ from unmissed.data import TextFeatures, load
 from unmissed.data.survey import survey
 from unmissed.models.popularity import Popularity
 from unmissed.runs import open_run, predict, train
-from unmissed.runs.prediction import read_rows
+from unmissed.runs.prediction import predict_lines, read_rows
 
 N_TEXTS, N_BYTES = 200, 50_000  # each text a few words and one very long one, so that counting takes no time
 TOPICS = {"fish": "cod net quota ", "law": "court judge appeal "}
@@ -54,6 +54,24 @@ def test_training_and_statistics_never_hold_all_texts(name, folder):
         found, peak = peak_of(lambda count=count: survey(folder / name, count_features=count))
         assert (found.train.n_samples, found.n_features) == (N_TEXTS, 7 if count else None)
         assert peak < N_TEXTS * N_BYTES / 2
+
+
+@pytest.mark.parametrize("name", ["a.txt", "-"])
+def test_lines_of_text_are_let_go_once_they_are_ranked(name, folder, monkeypatch):
+    run = open_run(folder / "run")
+    (folder / "a.txt").write_text("".join(one["text"] + "\n" for one in documents()))
+    monkeypatch.setattr("unmissed.runs.lines._CHUNK", 1 << 16)
+    monkeypatch.setattr("unmissed.data.streams.CHUNK", 1 << 16)
+
+    def ranked():
+        rows, _ = read_rows(run, "-" if name == "-" else folder / name)
+        return sum(part.n_samples for part in predict_lines(run, rows, 2))
+
+    with open(folder / "a.txt") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        n_texts, peak = peak_of(ranked)
+    assert n_texts == N_TEXTS
+    assert peak < N_TEXTS * N_BYTES / 10
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -102,6 +103,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
             raise
         show.say(f"unmissed: stopped by the keyboard (Ctrl-C){show.what_is_kept()}", err=True)
         sys.exit(_STOPPED)
+    except BrokenPipeError:  # whoever read the lines, `head` for one, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (UnmissedError, OSError, MemoryError) as error:
         if debug:
             raise

@@ -1,7 +1,7 @@
 """`unmissed predict`: the best labels of each row."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,12 @@ from unmissed.cli.options import Jobs, ReadingOptions, with_groups
 from unmissed.cli.starting import defer_unused
 from unmissed.cli.train import RunPath, cluster_executor
 from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unmissed.ranking import Ranking
+    from unmissed.runs import Run
 
 
 @with_groups
@@ -42,7 +48,8 @@ def predict(
 
     A run that was trained on text takes text: a table or JSON lines, lines of standard input, or one text (--text).
     Where rows have an id (the column "id", or --id-column), the output names them by it. Texts and the rows of a store
-    are read in parts: they may be larger than memory.
+    are read in parts: they may be larger than memory. Lines of standard input are ranked as they come, and their table
+    is printed meanwhile.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -54,10 +61,11 @@ def predict(
         defer_unused()
 
     from unmissed.runs import open_run
-    from unmissed.runs.answers import cut, label_entry, table_lines
+    from unmissed.runs.answers import WRITERS, cut, label_entry, table_lines
+    from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
-    from unmissed.runs.prediction import ranking_files, read_rows, write_ranking
+    from unmissed.runs.prediction import predict_lines, ranking_files, read_rows, write_ranking
 
     if (data is None) == (text is None):
         raise InputError("predict takes rows to rank or --text, one of them")
@@ -71,6 +79,9 @@ def predict(
         if executor is None:
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
+            if isinstance(rows, TextLines) and not json and (out is None or out.suffix.lower() in WRITERS):
+                _answer_lines(opened, predict_lines(opened, rows, top, threshold), out)
+                return
             ranking = predict_rows(opened, rows, top, progress=progress)
         else:
             if data is None or out is None:
@@ -84,7 +95,7 @@ def predict(
                 {"n_samples": ranking.n_samples, "k": ranking.k, **{one.suffix[1:]: str(one) for one in written}}
             )
         else:
-            show.say(f"{ranking.n_samples:,} rows, {ranking.k} labels each: {' and '.join(map(str, written))}")
+            _tell(ranking.n_samples, ranking.k, written)
     elif json:
         show.print_json(
             [
@@ -95,3 +106,27 @@ def predict(
     else:
         for line in table_lines(opened, ranking, ids or None):
             show.say(line)
+
+
+def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None) -> None:
+    """Print or write what was ranked batch by batch; what is printed appears before all is read."""
+    from unmissed.runs.answers import table_lines
+    from unmissed.runs.prediction import write_ranking
+
+    if out is None:
+        for line in table_lines(run, parts):
+            show.say(line)
+        return
+    sizes = []
+
+    def noted() -> "Iterator[Ranking]":
+        for part in parts:
+            sizes.append((part.n_samples, part.k))
+            yield part
+
+    written = write_ranking(run, noted(), out)
+    _tell(sum(n for n, _ in sizes), max((k for _, k in sizes), default=0), written)
+
+
+def _tell(n_samples: int, k: int, written: "list[Path]") -> None:
+    show.say(f"{n_samples:,} rows, {k} labels each: {' and '.join(map(str, written))}")

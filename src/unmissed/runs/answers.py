@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from unmissed.runs.run import Run
 
 BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
+Ranked = Ranking | Iterable[Ranking]
+"""A ranking, or its parts one after the other."""
 
 
-def table_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
+def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
     """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score."""
     for fields in _fields(run, ranking, ids):
         yield "\t".join(str(field).translate(BREAKS) for field in fields)
 
 
-def comma_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
+def comma_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
     """Give the same table with commas between, quoted where a field needs it."""
     for fields in _fields(run, ranking, ids):
         line = io.StringIO()
@@ -33,9 +35,9 @@ def comma_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) ->
         yield line.getvalue()
 
 
-def json_lines(run: Run, ranking: Ranking, ids: Sequence[str] | None = None) -> Iterator[str]:
+def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
     """Give one JSON object per row: its number or id, and its labels with names and scores, best first."""
-    for row, (labels, scores) in enumerate(zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)):
+    for row, (labels, scores) in enumerate(_rows(ranking)):
         listed = [label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
         name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
         yield json.dumps({**name, "labels": listed}, ensure_ascii=False)
@@ -59,10 +61,16 @@ def cut(ranking: Ranking, threshold: float | None) -> Ranking:
     return replace(ranking, labels=np.where(kept, ranking.labels, -1), scores=scores)
 
 
-def _fields(run: Run, ranking: Ranking, ids: Sequence[str] | None) -> Iterator[list[Any]]:
+def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float]]]:
+    """Give labels and scores of each row."""
+    for part in [ranking] if isinstance(ranking, Ranking) else ranking:
+        yield from zip(part.labels.tolist(), part.scores.tolist(), strict=True)
+
+
+def _fields(run: Run, ranking: Ranked, ids: Sequence[str] | None) -> Iterator[list[Any]]:
     names, titles = run.label_names, run.label_titles
     yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
-    for row, (labels, scores) in enumerate(zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)):
+    for row, (labels, scores) in enumerate(_rows(ranking)):
         for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
             if label < 0:
                 break

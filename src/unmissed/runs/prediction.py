@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,13 @@ from unmissed.data.streams import write_stream
 from unmissed.data.text_folder import documents as documents_of_folder
 from unmissed.data.text_folder import is_text_folder
 from unmissed.errors import InputError
-from unmissed.files import open_regular, read_text, reading
+from unmissed.files import open_regular
 from unmissed.matrices import check_X
 from unmissed.models.rows import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
-from unmissed.runs.answers import WRITERS
+from unmissed.runs.answers import WRITERS, cut
+from unmissed.runs.lines import STANDARD_INPUT, TextLines
 from unmissed.runs.run import Run
 
 BATCH = 4096  # rows ranked at a time
@@ -50,7 +50,7 @@ def read_rows(
     sizes of XMC text, or one per `.txt` file of a folder. Features come from any other form that `load` reads.
     """
     if _is_plain_text(run, path):
-        return _texts_of_lines(path), []
+        return TextLines(path, most=BATCH, progress=progress), []
     if run.text is not None and is_text_folder(path, labels=False) and not (Path(path) / MANIFEST).is_file():
         found = [document for _, document in documents_of_folder(path, Columns(), ["text"], progress=progress)]
         return [document["text"] for document in found], [document["id"] for document in found]
@@ -80,13 +80,13 @@ def check_features(run: Run, path: str | os.PathLike[str], n_features: int, name
 def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:
     """Return the k best labels of each row, ranked in batches, so that memory does not grow with the rows.
 
-    `rows` are a matrix or texts; texts may come from an iterator, which then tells itself how far it is.
+    `rows` are a matrix or texts; texts may come from an iterator or line by line, and then tell themselves how far it
+    is.
     """
     k = check_k(k)
-    if isinstance(rows, Iterator):
+    if isinstance(rows, Iterator | TextLines):
         parts = [Ranking(np.empty((0, k), np.int32), np.empty((0, k), np.float32))]
-        while texts := list(islice(rows, batch)):
-            parts.append(run.rank(texts, k))
+        parts += [run.rank(texts, k) for texts in _batches(rows, batch)]
         labels, scores = (np.concatenate([getattr(one, name) for one in parts]) for name in ("labels", "scores"))
         return Ranking(labels, scores).of_names(run.label_names)
     n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
@@ -97,6 +97,13 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
         labels[first : first + batch], scores[first : first + batch] = part.labels, part.scores
         progress(min(first + batch, n_samples), n_samples)
     return Ranking(labels, scores).of_names(run.label_names)
+
+
+def predict_lines(run: Run, rows: TextLines, k: int = 5, threshold: float | None = None) -> Iterator[Ranking]:
+    """Give the k best labels of lines of text batch by batch, each as soon as it is ranked."""
+    k = check_k(k)
+    for texts in rows:
+        yield cut(run.rank(texts, k), threshold)
 
 
 def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
@@ -113,13 +120,17 @@ def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
 
 
 def write_ranking(
-    run: Run, ranking: Ranking, out: str | os.PathLike[str], *, ids: Sequence[str] | None = None
+    run: Run, ranking: Ranking | Iterable[Ranking], out: str | os.PathLike[str], *, ids: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write a ranking: .npz for programs, .tsv, .csv or .jsonl for people; without a suffix .npz and .tsv."""
+    """Write a ranking: .npz for programs, .tsv, .csv or .jsonl for people; without a suffix .npz and .tsv.
+
+    For people it may come in parts, which are let go once they are written.
+    """
     written = ranking_files(out)
     written[0].parent.mkdir(parents=True, exist_ok=True)
     for path in written:
         if path.suffix == ".npz":
+            assert isinstance(ranking, Ranking)
             ranking.save(path)
             continue
         with write_stream(path) as stream:
@@ -130,7 +141,7 @@ def write_ranking(
 
 def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
     """Tell whether a path names lines of text for a run that takes text."""
-    if str(path) == "-":
+    if str(path) == STANDARD_INPUT:
         if run.text is None:
             raise InputError(f"standard input: one text per line, but {run.folder} was not trained on text")
         return True
@@ -141,8 +152,9 @@ def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
     return not (len(words) == 3 and all(word.isdecimal() for word in words))
 
 
-def _texts_of_lines(path: str | os.PathLike[str]) -> list[str]:
-    """Read one text per line; blank lines are left out."""
-    with reading(path, "readable as lines of text"):
-        content = sys.stdin.read() if str(path) == "-" else read_text(path, "readable as lines of text")
-    return [line for line in content.split("\n") if line.strip()]
+def _batches(rows: Iterator[str] | TextLines, batch: int) -> Iterator[list[str]]:
+    if isinstance(rows, TextLines):
+        yield from rows
+        return
+    while texts := list(islice(rows, batch)):
+        yield texts

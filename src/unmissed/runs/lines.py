@@ -1,0 +1,78 @@
+"""Texts one per line, from standard input or a file: taken in batches as they come, and let go once they are ranked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from unmissed.data.streams import LONGEST, line_blocks
+from unmissed.errors import InputError
+from unmissed.progress import Progress, silent
+
+STANDARD_INPUT = "-"
+_CHUNK = 1 << 19  # bytes of standard input that are taken at a time, if so many are there
+_BOM = b"\xef\xbb\xbf"
+
+
+class TextLines:
+    """The texts of a file or of standard input in batches; blank lines are left out.
+
+    Standard input is taken as it comes: what was written to it is ranked, although more may follow.
+
+    Parameters
+    ----------
+    path : the file, or `-`
+    most : texts of a batch at most
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, most: int = 4096, progress: Progress = silent) -> None:
+        self.path = path
+        self._most, self._progress = most, progress
+
+    def __iter__(self) -> Iterator[list[str]]:
+        number = 0
+        for block in _arriving() if str(self.path) == STANDARD_INPUT else _blocks(self.path, self._progress):
+            texts: list[str] = []
+            for line in block.split(b"\n"):
+                number += 1
+                text = self._text(number, line)
+                if text.strip():
+                    texts.append(text)
+            for begin in range(0, len(texts), self._most):
+                yield texts[begin : begin + self._most]
+
+    def _text(self, number: int, line: bytes) -> str:
+        try:
+            return line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            name = "standard input" if str(self.path) == STANDARD_INPUT else self.path
+            raise InputError(
+                f"{name}:{number}:{error.start + 1}: expected UTF-8 text, found byte 0x{line[error.start]:02X}"
+            ) from None
+
+
+def _blocks(path: str | os.PathLike[str], progress: Progress) -> Iterator[bytes]:
+    """Give whole lines of a file, without the last line's end."""
+    for buffer, end, _ in line_blocks(path, progress):
+        yield bytes(buffer[: end - 1])
+
+
+def _arriving() -> Iterator[bytes]:
+    """Give whole lines of standard input as soon as they are there, without the last line's end."""
+    stream: Any = sys.stdin.buffer
+    kept: list[bytes] = []  # of one unfinished line
+    first = True
+    while chunk := stream.read1(_CHUNK):
+        if first:
+            chunk, first = chunk.removeprefix(_BOM), False
+        whole, newline, rest = chunk.rpartition(b"\n")
+        if newline:
+            yield b"".join([*kept, whole])
+            kept = []
+        kept.append(rest)
+        if sum(map(len, kept)) > LONGEST:
+            raise InputError(f"standard input: a line of more than {LONGEST} bytes; is this text?")
+    if any(kept):
+        yield b"".join(kept)
