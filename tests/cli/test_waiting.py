@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -50,12 +52,84 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(run, tmp_path, capsys, monkey
     assert end.value.code == 130
     told = capsys.readouterr().err
     assert "stopped by the keyboard (Ctrl-C)" in told
-    assert f"{run.folder} keeps 1 finished pieces; the same command goes on where it stopped" in told
+    assert f"{run.folder} keeps 1 finished piece; the same command goes on where it stopped" in told
     monkeypatch.setattr("unmissed.data.large_text.convert_text", stopped)
     with pytest.raises(SystemExit):
         run_words(["data", "convert", str(source), str(tmp_path / "store")])
     assert f"{tmp_path / 'store'} was not written" in capsys.readouterr().err
     assert show.what_is_kept() == "", "it is said once"
+
+
+STOPPED = "stopped by the keyboard (Ctrl-C)"
+
+
+@pytest.mark.parametrize(
+    ("where", "words", "kept"),
+    [
+        ("unmissed.data.load", "train dismec DATA --run NEW", "nothing is trained in NEW yet; the same command begins"),
+        (
+            "unmissed.data.load",
+            "extend RUN DATA",
+            "goes on where it stopped; meanwhile the run answers with its old",
+        ),
+        ("unmissed.data.load", "update RUN DATA", "RUN answers as before; the same command goes on where it stopped"),
+        ("unmissed.data.load", "tune DATA", "nothing is kept; the same command begins again"),
+        ("unmissed.runs.tuning.tune", "tune DATA", "nothing is kept; the same command begins again"),
+        ("unmissed.runs.prediction.predict", "predict RUN DATA", "nothing is kept; the same command begins again"),
+        ("unmissed.runs.prediction.predict", "predict RUN DATA --out NEW", "NEW.npz and NEW.tsv were not written"),
+        ("unmissed.runs.prediction.read_rows", "predict RUN DATA --out NEW.csv", "NEW.csv was not written"),
+        ("unmissed.runs.compare.prepare", "compare DATA DATA --out NEW", "nothing is kept; the same command begins"),
+        ("unmissed.runs.compare.settle", "compare DATA DATA --out NEW", "keeps the data, 0 finished methods and what"),
+        ("unmissed.data.documents.Reading.write_lines", "data convert DATA NEW.jsonl", "NEW.jsonl was not written"),
+    ],
+)
+def test_ctrl_c_says_so_at_any_time_in_any_command_that_takes_long(
+    where, words, kept, run, tmp_path, capsys, monkeypatch
+):
+    def stopped(*words, **options):
+        raise KeyboardInterrupt
+
+    names = {"DATA": run.folder.path.parent / "train.jsonl", "RUN": run.folder, "NEW": tmp_path / "new"}
+    for name, path in names.items():
+        words, kept = words.replace(name, str(path)), kept.replace(name, str(path))
+    monkeypatch.setattr(where, stopped)
+    with pytest.raises(SystemExit) as end:
+        run_words(words.split())
+    assert end.value.code == 130
+    told = capsys.readouterr().err
+    assert STOPPED in told
+    assert kept in told
+    assert not [entry for entry in tmp_path.rglob("*") if entry.name.endswith(".part")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such terminals there")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_real_signal_ends_a_command_in_its_own_words(terminal, run, tmp_path):
+    """Standard input stays open, so that the command waits until it is stopped."""
+    import pty
+
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    words = ["predict", str(run.folder), "-", "--out", str(tmp_path / "best.tsv")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "unmissed", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        process.stdin.write(b"cod\n")
+        process.stdin.flush()
+        while not list(tmp_path.iterdir()):  # the file aside, into which batches go
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(30)
+        told = os.read(ours, 4096).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert f"{STOPPED}; {tmp_path / 'best.tsv'} was not written" in " ".join(told.split())
+    assert not list(tmp_path.iterdir())
 
 
 def test_words_that_are_nearly_right_are_proposed(run, tmp_path, capsys):

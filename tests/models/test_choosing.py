@@ -1,6 +1,7 @@
 """Parameters chosen on held-out rows: what is taken, what is not, and how much data is used."""
 
 import json
+import pickle
 from typing import ClassVar
 
 import numpy as np
@@ -9,10 +10,11 @@ import scipy.sparse as sp
 
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.errors import InputError
-from unmissed.execution import Piece
+from unmissed.execution import Piece, Work
 from unmissed.metrics import Difference
 from unmissed.models import Model, PWDiSMEC
 from unmissed.models.choosing import QUICK, Goal, HeldOut, Sampling, choose
+from unmissed.models.dismec import Choosing
 from unmissed.models.rows import Rows
 from unmissed.propensity import FromTable, Jain
 from unmissed.ranking import Ranking
@@ -220,6 +222,15 @@ def test_auto_does_not_depend_on_threads_and_goes_on_where_it_stopped(auto, tmp_
     assert open_run(tmp_path / "whole").model.choice() == run.model.choice() == auto.choice()
     manifest = json.loads((tmp_path / "whole" / "pieces" / "choice" / "weighting" / "manifest.json").read_text())
     assert manifest["facts"] == auto.choice()
+
+
+def test_whoever_waits_is_told_of_each_candidate():
+    told = []
+    params = {**AUTO, "n_jobs": 1}
+    PWDiSMEC(**params).fit(TRAIN.X, TRAIN.Y, work=Work(progress=lambda *at: told.append(at)))
+    assert told[:6] == [(0, 0)] * 5 + [(0, 40)]  # five candidates, then the labels
+    assert told[-1] == (40, 40)
+    assert pickle.loads(pickle.dumps(Choosing(1, 2, told.append))) == Choosing(1, 2)
 
 
 def test_labels_that_come_later_get_the_weighting_that_was_chosen(tmp_path):

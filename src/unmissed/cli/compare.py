@@ -80,18 +80,19 @@ def compare(
         n_jobs=jobs,
         name=name,
     )
-    results = compare_methods(
-        train,
-        test,
-        out,
-        comparison,
-        text=features,
-        stage=show.progress_bar,
-        **reading.words(),
-    )
     from unmissed.reports.compare import figures_table, write_report
 
-    files = write_report(results, out)
+    with show.stoppable(lambda: _kept(out)):
+        results = compare_methods(
+            train,
+            test,
+            out,
+            comparison,
+            text=features,
+            stage=show.progress_bar,
+            **reading.words(),
+        )
+        files = write_report(results, out)
     if json:
         show.print_json({**results, "files": [str(path) for path in files]})
         return
@@ -100,6 +101,17 @@ def compare(
         if one["state"] != "finished":
             show.say(f"{one['title']}: {one['state']}: {one['reason']}", err=True)
     show.say(f"The page with all tables and figures: {out / 'index.html'}")
+
+
+def _kept(out: Path) -> str:
+    """Say what a stopped comparison leaves, and how it goes on."""
+    from unmissed.runs.bouts import n_ranked
+
+    if not (out / "data" / "train").is_dir():
+        return show.AGAIN
+    n_methods = n_ranked(out / "methods")
+    methods = f"{n_methods} finished method{'' if n_methods == 1 else 's'}"
+    return f"{out} keeps the data, {methods} and what the others have begun; the same command goes on where it stopped"
 
 
 def _pair(word: str) -> tuple[str, str]:

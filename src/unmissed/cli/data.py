@@ -107,16 +107,17 @@ def convert(
     if like is not None:
         text.refuse(f"{like}: its features are used (--like)")
     features = text.features(source)
-    with show.stoppable(lambda: f"{target} was not written"), show.progress_bar("reading") as progress:
-        training = None if like is None else load(like)
-        if form == "store" and holds_text(source):
-            convert_text(source, target, text=features, like=training, reading=how, n_jobs=jobs, progress=progress)
-            dataset = open_store(target)
-        else:
-            dataset = load(source, like=training, text=features, progress=progress, **reading.words())
-    if form != "store" or not holds_text(source):
-        with show.progress_bar("writing") as progress:
-            save(dataset, target, progress=progress)
+    with show.stoppable(lambda: show.not_written(target)):
+        with show.progress_bar("reading") as progress:
+            training = None if like is None else load(like)
+            if form == "store" and holds_text(source):
+                convert_text(source, target, text=features, like=training, reading=how, n_jobs=jobs, progress=progress)
+                dataset = open_store(target)
+            else:
+                dataset = load(source, like=training, text=features, progress=progress, **reading.words())
+        if form != "store" or not holds_text(source):
+            with show.progress_bar("writing") as progress:
+                save(dataset, target, progress=progress)
     facts = {
         "path": target,
         "n_samples": dataset.n_samples,
@@ -219,7 +220,7 @@ def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) 
 
     if not holds_text(source):
         raise InputError(f"{source}: holds features, whose texts are not known; JSON lines are written from texts")
-    with show.progress_bar("writing") as progress:
+    with show.stoppable(lambda: show.not_written(target)), show.progress_bar("writing") as progress:
         n_samples, n_labels = reading.write_lines(source, target, progress)
     if json:
         show.print_json({"path": target, "n_samples": n_samples, "n_labels": n_labels})

@@ -69,13 +69,13 @@ def predict(
 
     if (data is None) == (text is None):
         raise InputError("predict takes rows to rank or --text, one of them")
-    if out is not None:
-        ranking_files(out)  # before the ranking, which may take long
+    files = [] if out is None else ranking_files(out)  # before the ranking, which may take long
     opened = open_run(run)
     opened.model.with_jobs(jobs)
     rows: Any = [text]
     ids: list[str] = []
-    with show.progress_bar("ranking") as progress, cluster_executor(cluster) as executor:
+    kept = show.stoppable(lambda: _kept(files, cluster is not None))
+    with kept, show.progress_bar("ranking") as progress, cluster_executor(cluster) as executor:
         if executor is None:
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
@@ -126,6 +126,13 @@ def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None) -> N
 
     written = write_ranking(run, noted(), out)
     _tell(sum(n for n, _ in sizes), max((k for _, k in sizes), default=0), written)
+
+
+def _kept(files: "list[Path]", in_parts: bool) -> str:
+    """Say what a stopped prediction leaves."""
+    if in_parts:
+        return f"parts that are ranked are kept beside {files[0]}; the same command goes on where it stopped"
+    return show.not_written(*files) if files else show.AGAIN
 
 
 def _tell(n_samples: int, k: int, written: "list[Path]") -> None:

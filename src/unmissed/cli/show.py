@@ -110,13 +110,22 @@ def _span(seconds: float) -> str:
 _kept: list[str] = []
 
 
+AGAIN = "nothing is kept; the same command begins again"
+
+
+def not_written(*files: object) -> str:
+    """Say that Ctrl-C came before these files were written."""
+    return f"{' and '.join(map(str, files))} {'was' if len(files) == 1 else 'were'} not written; {AGAIN}"
+
+
 @contextmanager
-def stoppable(what_is_kept: Callable[[], str]) -> Iterator[None]:
-    """Have the command say after Ctrl-C what is kept and how to go on."""
+def stoppable(what_is_kept: Callable[[], str] = lambda: AGAIN) -> Iterator[None]:
+    """Have the command say after Ctrl-C what is kept and how to go on; of several, the innermost speaks."""
     try:
         yield
     except KeyboardInterrupt:
-        _kept.append(what_is_kept())
+        if not _kept:
+            _kept.append(what_is_kept())
         raise
 
 

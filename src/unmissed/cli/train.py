@@ -86,13 +86,14 @@ def train_method(
 
     model = make_model(method, params)
     part = _share(share, time, finish)
-    dataset = load_training_set(data, text, reading)
-    if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
-        _warn_of_loss(model, dataset)
-    bar = show.progress_bar(f"training {model.unit}")
     try:
-        with show.stoppable(lambda: kept_of(run)), bar as progress, cluster_executor(cluster) as executor:
-            trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
+        with show.stoppable(lambda: kept_of(run)):
+            dataset = load_training_set(data, text, reading)
+            if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
+                _warn_of_loss(model, dataset)
+            bar = show.progress_bar(f"training {model.unit}")
+            with bar as progress, cluster_executor(cluster) as executor:
+                trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
     except Unfinished as error:
         _tell_unfinished(run, error, json, all_own=not finish and not error.own)
         return
@@ -158,20 +159,24 @@ def extend(
     from unmissed.runs import open_run
     from unmissed.runs.training import new_columns
 
-    found = open_run(run)
-    dataset = load_rows(found, data, reading)
-    if without_old_rows:
-        counts = dataset.label_counts[new_columns(found, dataset)]
-        show.say(
-            f"warning: {counts.size:,} new labels learn from {dataset.n_samples:,} rows alone and will be given too "
-            f"often; {(counts == dataset.n_samples).sum():,} of them are on every row and will be given to everything",
-            err=True,
-        )
-    with show.stoppable(lambda: kept_of(run)), show.progress_bar("training labels") as progress:
-        trained = extend_run(
-            run, dataset, old_rows=old_rows or [], without_old_rows=without_old_rows, n_jobs=jobs, progress=progress
-        )
+    with show.stoppable(lambda: f"{kept_of(run)}; meanwhile the run answers with its old labels"):
+        found = open_run(run)
+        dataset = load_rows(found, data, reading)
+        if without_old_rows:
+            _warn_of_few_rows(dataset.n_samples, dataset.label_counts[new_columns(found, dataset)])
+        with show.progress_bar("training labels") as progress:
+            trained = extend_run(
+                run, dataset, old_rows=old_rows or [], without_old_rows=without_old_rows, n_jobs=jobs, progress=progress
+            )
     tell(trained, json)
+
+
+def _warn_of_few_rows(n_samples: int, counts: Any) -> None:
+    show.say(
+        f"warning: {counts.size:,} new labels learn from {n_samples:,} rows alone and will be given too often; "
+        f"{(counts == n_samples).sum():,} of them are on every row and will be given to everything",
+        err=True,
+    )
 
 
 def kept_of(run: Path) -> str:
@@ -179,7 +184,10 @@ def kept_of(run: Path) -> str:
     from unmissed.runs.folder import RunFolder
 
     n_pieces = RunFolder(run).n_finished()
-    return f"{run} keeps {n_pieces:,} finished pieces; the same command goes on where it stopped"
+    if not n_pieces:
+        return f"nothing is trained in {run} yet; the same command begins again"
+    pieces = f"{n_pieces:,} finished piece{'s' if n_pieces > 1 else ''}"
+    return f"{run} keeps {pieces}; the same command goes on where it stopped"
 
 
 def load_rows(run: "Run", data: str, reading: ReadingOptions) -> "Dataset":

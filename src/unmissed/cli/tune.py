@@ -55,10 +55,11 @@ def tune(
     params: dict[str, Any] = {"propensity": parse(propensity)} if propensity is not None else {}
     if jobs is not None:
         params["n_jobs"] = jobs
-    dataset = load_training_set(data, text, reading)
     sampling = Sampling(most_fit=rows, most_labels=labels, seed=seed)
-    with show.progress_bar("trying candidates") as progress:
-        found = tune_method(method, dataset, params, tried, goal=goal, sampling=sampling, progress=progress)
+    with show.stoppable():
+        dataset = load_training_set(data, text, reading)
+        with show.progress_bar("trying candidates") as progress:
+            found = tune_method(method, dataset, params, tried, goal=goal, sampling=sampling, progress=progress)
     if json:
         show.print_json({"data": data, "method": method, **found.to_json()})
         return

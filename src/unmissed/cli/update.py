@@ -28,9 +28,10 @@ def update(
     from unmissed.runs.updating import recover
 
     recover(run)
-    dataset = load_rows(open_run(run), data, reading)
-    with show.progress_bar("training") as progress:
-        trained = update_run(run, dataset, old_rows=old_rows or [], n_jobs=jobs, progress=progress)
+    with show.stoppable(lambda: f"{run} answers as before; the same command goes on where it stopped"):
+        dataset = load_rows(open_run(run), data, reading)
+        with show.progress_bar("training") as progress:
+            trained = update_run(run, dataset, old_rows=old_rows or [], n_jobs=jobs, progress=progress)
     if not json:
         n_samples = trained.parts[0].n_samples
         replaced = sum(source.n_samples for source in sources_of(trained)) - n_samples

@@ -13,6 +13,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
 from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
+from unmissed.progress import Progress, silent
 from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
 from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
@@ -130,7 +131,8 @@ class PWDiSMEC(DiSMEC):
         self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
         # every share chooses for itself, with the same result, rather than wait for another
         alone = work if work.share.seconds == 0 else Work(work.pieces, work.executor)
-        for piece in alone.map([ChoiceTask()], Choosing(rows, self.unfitted())):
+        choosing = Choosing(rows, self.unfitted(), lambda *_: work.tell(0))
+        for piece in alone.map([ChoiceTask()], choosing):
             self.unfitted().set_params(weighting=_chosen(piece))._fit(rows, work)
 
     def _fit_labels(self, rows: Rows, work: Work) -> None:
@@ -166,14 +168,18 @@ class PWDiSMEC(DiSMEC):
 
 @dataclass(frozen=True)
 class Choosing:
-    """What a choice of the weighting needs: the rows and the model."""
+    """What a choice of the weighting needs: the rows, the model, and who is told of each candidate, if it is here."""
 
     rows: Rows
     model: PWDiSMEC
+    progress: Progress = silent
 
     def __call__(self) -> Choosing:
         """Return itself; nothing is laid out for all candidates."""
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Choosing, (self.rows, self.model)  # nobody is told from another process
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,8 @@ class ChoiceTask:
         from unmissed.models.choosing import Sampling, choose
 
         model = shared.model
-        found = choose(model, shared.rows, {"weighting": _CANDIDATES}, sampling=Sampling(seed=int(model.random_state)))
+        sampling = Sampling(seed=int(model.random_state))
+        found = choose(model, shared.rows, {"weighting": _CANDIDATES}, sampling=sampling, progress=shared.progress)
         return Piece(self.key, facts=found.to_json())
 
 

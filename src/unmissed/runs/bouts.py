@@ -137,6 +137,11 @@ def settle(bout: Bout, wanted: dict[str, Any], limits: Limits, stage: Stage) -> 
     return record
 
 
+def n_ranked(methods: Path) -> int:
+    """Count the folders of methods that have ranked the test rows."""
+    return sum((folder / RANKING).is_file() for folder in methods.iterdir()) if methods.is_dir() else 0
+
+
 def _begun(path: Path, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return the record in a folder, or a new one; one of other data or parameters is refused."""
     fresh = {"wanted": wanted, "state": "new", "spent": 0.0, "attempts": 0, "limits": [None, None]}
