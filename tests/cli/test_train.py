@@ -131,8 +131,8 @@ def test_without_old_rows_it_warns_and_the_new_label_is_given_to_everything(text
     with pytest.raises(SystemExit):
         run([str(word) for word in words])
     captured = capsys.readouterr()
-    assert "1 new labels learn from 2 rows alone" in captured.err
-    assert "1 of them are on every row" in captured.err
+    assert "new labels learn from 2 rows alone" in captured.err
+    assert "1 new, 1 of them on every row" in captured.err
     assert "1 label trained; the run has 4 now" in captured.out
     best = open_run(tmp_path / "run").suggest("of the", 1)
     assert best[0][0] == "new"

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn import exceptions
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
@@ -32,6 +32,22 @@ def test_lists_of_names_become_classes():
     assert model.score(X, TAGS) == 1.0
     with pytest.raises(InputError, match="does not know the label 'sport'"):
         model.score(X, [["sport"]] * len(TEXTS))
+
+
+def test_a_name_that_only_held_out_rows_have_counts_as_not_found():
+    X = TextFeatures().fit_transform(TEXTS)
+    model = DiSMEC(n_jobs=1).fit(X, TAGS)
+    some = [*TAGS[:-2], ["sport"], ["food", "sport"]]
+    assert model.score(X, some) == pytest.approx(17 / 18)
+    names = [*model.classes_, "sport"]
+    padded = DiSMEC(n_jobs=1).fit(X, np.array([[name in tags for name in names] for tags in TAGS]))
+    Y = np.array([[name in tags for name in names] for tags in some])
+    for metric in ("P@1", "PSP@3"):
+        assert scorer(metric)(model, X, some) == pytest.approx(scorer(metric)(padded, X, Y))
+    with pytest.raises(InputError):
+        scorer("P@1")(model, X, Y)  # a matrix has to have the model's columns
+    found = cross_val_score(DiSMEC(n_jobs=1), X, [*TAGS[:-1], ["sport"]], scoring=scorer("PSP@3"), cv=KFold(3))
+    assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize("make", [lambda: DiSMEC(n_jobs=1), lambda: LEML(n_components=2, n_jobs=1)])

@@ -136,4 +136,5 @@ def _kept(files: "list[Path]", in_parts: bool) -> str:
 
 
 def _tell(n_samples: int, k: int, written: "list[Path]") -> None:
-    show.say(f"{n_samples:,} rows, {k} labels each: {' and '.join(map(str, written))}")
+    each = f"{k} label{'' if k == 1 else 's'} each"
+    show.say(f"{n_samples:,} row{'' if n_samples == 1 else 's'}, {each}: {' and '.join(map(str, written))}")

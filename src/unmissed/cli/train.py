@@ -116,7 +116,7 @@ def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:
     sentence = None if found is None else warning_sentence(found.to_json())
     if found is not None and sentence is not None:
         flags = " or ".join(f"{flag_of(name)} auto" for name in found.params)
-        show.say(f"warning: {sentence}; {flags} chooses what loses nothing", err=True)
+        show.say(f"warning: {sentence}; {flags} looks for one without such a loss", err=True)
 
 
 class _Methods(Methods):
@@ -173,8 +173,8 @@ def extend(
 
 def _warn_of_few_rows(n_samples: int, counts: Any) -> None:
     show.say(
-        f"warning: {counts.size:,} new labels learn from {n_samples:,} rows alone and will be given too often; "
-        f"{(counts == n_samples).sum():,} of them are on every row and will be given to everything",
+        f"warning: new labels learn from {n_samples:,} rows alone and will be given too often; {counts.size:,} new, "
+        f"{(counts == n_samples).sum():,} of them on every row, which will be given to everything",
         err=True,
     )
 

@@ -187,7 +187,7 @@ class Model(Estimator, ABC):
         """Return P@1: the share of rows whose best label is right; `y` is another name of Y."""
         Y = one_of(Y, y)
         best = self.rank(X, 1).labels[:, 0]
-        truth = check_Y(match_labels(Y, self.classes_) if hasattr(self, "classes_") else Y, len(best))
+        truth = check_Y(match_labels(Y, self.classes_)[0] if hasattr(self, "classes_") else Y, len(best))
         right = np.asarray(truth[np.arange(len(best)), np.maximum(best, 0)]).ravel() * (best >= 0)
         return float(right.mean())
 

@@ -59,18 +59,24 @@ def open_labels(Y: Any) -> tuple[Any, Names | None]:
     return Y, None
 
 
-def match_labels(Y: Any, classes: Names) -> Any:
-    """Return labels in the columns of a fitted model; names that it does not know are refused."""
+def match_labels(Y: Any, classes: Names) -> tuple[Any, int]:
+    """Return labels in the columns of a fitted model, and how many names it does not know: columns behind the others.
+
+    In held-out rows there are labels that no other row has: they are true, and cannot be found. Where no name is known,
+    these are other labels, which are refused.
+    """
     matrix, names = open_labels(Y)
     if names is None:
-        return matrix
+        return matrix, 0
     column = {name: place for place, name in enumerate(classes)}
     unknown = [name for name in names if name not in column]
-    if unknown:
-        raise InputError(f"the model does not know the label {unknown[0]!r}")
+    if len(unknown) == len(names):
+        raise InputError(f"the model does not know the label {unknown[0]!r}, nor any other of these")
+    column |= {name: len(classes) + place for place, name in enumerate(unknown)}
     found = sp.coo_matrix(matrix)
     columns = np.array([column[name] for name in names], np.int64)
-    return sp.csr_matrix((found.data, (found.row, columns[found.col])), shape=(found.shape[0], len(classes)))
+    shape = (found.shape[0], len(column))
+    return sp.csr_matrix((found.data, (found.row, columns[found.col])), shape=shape), len(unknown)
 
 
 def _is_frame(value: Any) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from unmissed.errors import InputError
 from unmissed.metrics import evaluate
 from unmissed.models.base import Model
@@ -42,8 +44,9 @@ class Scorer:
             raise InputError("a scorer takes a fitted model of this package, or a pipeline that ends in one")
         cut = int(self.metric.partition("@")[2])
         propensity = default_propensity() if self.propensity is None else self.propensity
-        inverse = 1 / propensity.fit(model.label_counts_, model.n_samples_)
-        found = evaluate(model.rank(X, cut), match_labels(Y, model.classes_), inverse, cut).figures
+        truth, n_new = match_labels(Y, model.classes_)
+        counts = np.concatenate([model.label_counts_, np.zeros(n_new, np.int64)])
+        found = evaluate(model.rank(X, cut), truth, 1 / propensity.fit(counts, model.n_samples_), cut).figures
         if self.metric not in found:
             raise InputError(f"there is no metric {self.metric!r}; known: {', '.join(found)}")
         return found[self.metric]
