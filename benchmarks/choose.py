@@ -25,7 +25,7 @@ from unmissed.models import make_model
 from unmissed.propensity import Jain
 
 GRIDS: dict[str, dict[str, list[Any]]] = {
-    "pd-sparse": {"l1": [0.003, 0.01, 0.03, 0.1]},
+    "pd-sparse": {"early_stopping": [True], "C": [10.0, 100.0], "l1": [0.3, 1.0]},
     "proxml": {"l1": [0.03, 0.1, 0.3, 1.0]},
     "ppd-sparse": {"l1": [0.03, 0.1, 0.2], "C": [0.3, 0.5, 1.0]},
     "leml": {"penalty": [0.3, 1.0, 2.0, 3.0, 5.0]},

@@ -27,10 +27,10 @@ from unmissed.models import make_model
 from unmissed.propensity import Jain
 
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
-SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
-    ("pd-sparse", "delicious"): {"l1": 1.0, "C": 100.0, "fit_bias": False, "early_stopping": True},
+SETTINGS: dict[str, dict[str, Any]] = {
+    "pd-sparse": {"l1": 1.0, "C": 100.0, "early_stopping": True},
 }
-"""Parameters by method and data set, where they are not the defaults."""
+"""Parameters by method, where they are not the defaults."""
 
 
 def objectives(X: Any, positives: list[np.ndarray], W: np.ndarray, l1: float) -> np.ndarray:
@@ -106,7 +106,7 @@ def compare_whole(options: Any) -> None:
             + f" {seconds:.1f} | | | |"
         )
     for method in options.methods:
-        settings = SETTINGS.get((method, options.data.name), {})
+        settings = SETTINGS.get(method, {})
         begin = time.perf_counter()
         model = make_model(method, settings).fit(corpus.X, corpus.Y)
         seconds = time.perf_counter() - begin

@@ -115,6 +115,20 @@ def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(l1):
     assert reached <= best * (1 + 1e-4), "within 0.01 % of the twin"
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_rows_without_features_cost_c_and_leave_no_gap(stored):
+    X, Y = make_problem(10, n_samples=30, n_features=6, n_labels=4)
+    if stored:
+        X.data[X.indptr[3] : X.indptr[6]] = 0  # zeros that are written down
+    else:
+        X = sp.csr_matrix(X.toarray() * (np.arange(30) >= 10)[:, None].astype(np.float32))
+    W, proof = solve_joint(JointHinge(l1=0.1, C=2.0, tol=1e-4, fit_bias=False), X, Y, 2000)
+    assert proof.gap <= 1e-4
+    assert proof.objective == pytest.approx(
+        naive_objective(X.toarray().astype(float), Y.toarray(), W, 0.1, 2.0), rel=1e-6
+    )
+
+
 def test_a_table_that_grows_keeps_what_it_holds():
     X, Y = make_problem(3, n_samples=100, n_features=40, n_labels=12)
     small, large = Joint(JointHinge(), X, Y, 1), Joint(JointHinge(), X, Y, 1)

@@ -198,7 +198,15 @@ def visit_rows(X, norms, order, begin, active, n_positives, alpha, fresh, C, thr
         row = order[at]
         n = _gather_row(row, active, n_positives, alpha, found, labels, before)
         size = indptr[row + 1] - indptr[row]
-        if n == n_positives[row] or size == 0:
+        if n == n_positives[row]:
+            continue
+        if norms[row] == 0:  # it scores 0 under any weights, so its variables cost nothing: one pair gets all of C
+            first, last = active[0][row], active[0][row + 1]
+            alpha[first] = C
+            if first + n_positives[row] < last:
+                alpha[first + n_positives[row]] = C
+            else:
+                fresh_alpha[row, 0] = C
             continue
         if size * n > room:
             return at, room

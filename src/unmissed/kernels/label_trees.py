@@ -57,7 +57,7 @@ def split_in_half(indptr, indices, values, labels, first, second, max_steps, tol
 
     From the directions of labels[first] and labels[second] on: labels are sorted by the difference of their cosines
     with the two means (ties in the order given), the first half (the larger one where their number is odd) belongs to
-    the first mean, and the means are taken anew; until the fit, the mean cosine of labels and their own mean, gains
+    the first mean, and the means are taken again; until the fit, the mean cosine of labels and their own mean, gains
     less than `tolerance`. `order` gets the places of the labels, the first half first. `sums` (n_features, 2) holds
     zeros before and after.
     """

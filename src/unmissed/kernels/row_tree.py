@@ -1,6 +1,6 @@
 """Growing a tree over rows: sides by nDCG, a separator per node, leaves of mean labels (FastXML and its relatives).
 
-A node works on copies that are as large as its own rows: its labels numbered anew, its features as columns of those
+A node works on copies that are as large as its own rows: its labels renumbered, its features as columns of those
 that can have a weight at all. What is as long as there are features or labels (`place`, `tally`, `cursor`) belongs to
 the thread and is left as it was found, all zeros.
 """
@@ -29,7 +29,7 @@ def child_seed(seed, side):
 
 @kernel()
 def gather_labels(indptr, indices, rows, place):
-    """Return the labels of some rows, numbered anew: starts per row, numbers, and the label behind each number."""
+    """Return the labels of some rows, renumbered: starts per row, numbers, and the label behind each number."""
     n_entries = 0
     for row in rows:
         n_entries += indptr[row + 1] - indptr[row]

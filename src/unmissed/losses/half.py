@@ -67,7 +67,7 @@ class Half:
     Parameters
     ----------
     terms
-        Pairs of a coefficient and a curve. A coefficient is a number, or an array with one entry a label.
+        Pairs of a coefficient and a curve. A coefficient is a number, or an array with one entry per label.
     constant
         A number or an array over labels that is added; it moves the value and no derivative.
     mixed

@@ -29,7 +29,7 @@ class Loss:
     name
         What reports call it.
     shift
-        A constant (or one a label) by which l+ lies above the loss that is meant; it changes no minimiser, because
+        A constant (or one per label) by which l+ lies above the loss that is meant; it changes no minimiser, because
         the number of present labels does not depend on the scores.
     corrected
         The facts of l+ after Theorem 1 with p < 1, where they were derived.

@@ -48,8 +48,8 @@ class PropensityLoss(nn.Module):
     Parameters
     ----------
     propensities
-        The chance that a true label was written down: one number, or one a label. Kept as the buffer `propensities`, so
-        that it moves with the module and is in its state_dict. A tensor keeps its dtype, other values take torch's
+        The chance that a true label was written down: one number, or one per label. Kept as the buffer `propensities`,
+        so that it moves with the module and is in its state_dict. A tensor keeps its dtype, other values take torch's
         default one.
     reduction
         "mean" over rows and labels, "sum", or "none", as in `torch.nn`.

@@ -69,7 +69,7 @@ def loss_variance(
     loss
         A `Loss` for complete labels, or a pair of functions (l+, l-).
     p
-        Propensity, a number or one a label (along the last axis of the scores).
+        Propensity, a number or one per label (along the last axis of the scores).
     scores
         Where to look.
     relevance

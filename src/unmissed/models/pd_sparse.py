@@ -92,7 +92,8 @@ class PDSparse(Linear):
     tol : the relative duality gap at which training ends
     max_epochs : passes over the rows after which it ends anyway, with a warning
     early_stopping : hold a tenth of the rows out and keep the weights that are best on them, those of an epoch or their
-        mean over all epochs so far; nothing is certified then
+        mean over all epochs so far; nothing is certified then. It ranks better than the optimum, above all with C=100 and
+        l1=1
     prune : weights smaller than this become 0 after training
     unit_rows : scale each row to length 1 first, in training and in prediction
     fit_bias : give each label a constant that is penalised like a weight
@@ -106,14 +107,14 @@ class PDSparse(Linear):
     def __init__(
         self,
         *,
-        l1: float = 0.01,
-        C: float = 1.0,
+        l1: float = 0.3,
+        C: float = 10.0,
         tol: float = 1e-2,
         max_epochs: int = 200,
         early_stopping: bool = False,
         prune: float = 0.0,
         unit_rows: bool = True,
-        fit_bias: bool = True,
+        fit_bias: bool = False,
         block_size: int = 256,
         n_jobs: int | None = None,
         random_state: int = 0,

@@ -39,10 +39,10 @@ class JointHinge:
     With `fit_bias` a constant feature 1 is added, penalised like the others.
     """
 
-    l1: float = 0.01
-    C: float = 1.0
+    l1: float = 0.3
+    C: float = 10.0
     tol: float = 1e-2
-    fit_bias: bool = True
+    fit_bias: bool = False
     random_state: int = 0
 
     def __post_init__(self) -> None:
@@ -165,7 +165,7 @@ class Joint:
         self._threads = Threads(n_jobs)
 
     def restore(self, epoch: int, starts: Any, labels: Any, alpha: Any) -> None:
-        """Go on from the active sets and dual variables of an epoch; v is made of them anew."""
+        """Go on from the active sets and dual variables of an epoch; v is computed from them."""
         self.epoch = epoch
         self.active = np.array(starts, np.int64), np.array(labels, np.int32)
         self.alpha = np.array(alpha, np.float64)
@@ -263,7 +263,7 @@ class Joint:
         self.epoch += 1
 
     def refresh(self) -> None:
-        """Make v of the dual variables anew, as `restore` does, so that who goes on from here gets the same bits."""
+        """Compute v from the dual variables again, as `restore` does, so that going on from here gives the same bits."""
         self.table = self._filled()
 
     def _visit(self, rows: npt.NDArray[np.int64], fresh: Fresh) -> None:
