@@ -1,12 +1,15 @@
 """The report of a comparison: tables, figures and a page that needs no other file."""
 
 import re
+from html import escape
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.text import Text
 
 from tests.reports.results import make_results
-from unmissed.reports.compare import figures_table, write_report
+from unmissed.reports.compare import figures_table, render_page, write_report
 from unmissed.reports.compare_figures import all_figures
 from unmissed.reports.compare_tables import all_tables, main_table, plain_table
 from unmissed.reports.grids import Cell, Grid, escape_latex, to_latex, to_markdown
@@ -77,3 +80,26 @@ def test_a_comparison_in_which_nothing_finished_has_a_page_too(tmp_path):
     write_report(results, tmp_path)
     assert "Not finished: SLEEC (time limit)" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert set(all_figures(results)) == {"frequencies"}
+
+
+def test_names_of_many_equal_points_do_not_overlap_nor_leave_the_figure():
+    results = make_results()
+    one = results["methods"][0]
+    results["methods"] = [{**one, "key": f"m{at}", "title": f"PW-DiSMEC, weighting {at}"} for at in range(16)]
+    figure = all_figures(results)["size"]
+    texts = [Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the lines to the points
+    assert len(texts) == 16
+    for above, below in pairwise(sorted(texts, key=lambda box: -box.y0)):
+        assert above.y0 >= below.y0 + 0.9 * below.height
+    assert max(box.x1 for box in texts) < figure.bbox.x1
+
+
+def test_a_warning_that_all_methods_share_is_said_once():
+    results = make_results()
+    for one in results["methods"]:
+        one["warnings"] = ["some rows are empty"]
+    results["methods"][0]["warnings"].append("one label is half of it")
+    page = render_page(results)
+    assert page.count("some rows are empty") == 1
+    assert "<li>All methods: some rows are empty</li>" in page
+    assert f"<li>{escape(results['methods'][0]['title'])}: one label is half of it</li>" in page

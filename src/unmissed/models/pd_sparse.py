@@ -92,8 +92,7 @@ class PDSparse(Linear):
     tol : the relative duality gap at which training ends
     max_epochs : passes over the rows after which it ends anyway, with a warning
     early_stopping : hold a tenth of the rows out and keep the weights that are best on them, those of an epoch or their
-        mean over all epochs so far; nothing is certified then. It ranks better than the optimum, above all with C=100 and
-        l1=1
+        mean over all epochs so far; nothing is certified then. It ranks better than the optimum, best with C=100, l1=1
     prune : weights smaller than this become 0 after training
     unit_rows : scale each row to length 1 first, in training and in prediction
     fit_bias : give each label a constant that is penalised like a weight

@@ -44,7 +44,8 @@ def render_page(results: Results, figures: Mapping[str, Figure] | None = None) -
         for name, figure in (figures or all_figures(results)).items()
     }
     tables = all_tables(results)
-    return render("compare.html", results=results, tables=tables, figures=pictures, lead=_lead(results))
+    said = {"lead": _lead(results), "notes": _notes(results)}
+    return render("compare.html", results=results, tables=tables, figures=pictures, **said)
 
 
 def figures_table(results: Results) -> Table:
@@ -82,6 +83,16 @@ def _lead(results: Results) -> list[str]:
     if stopped:
         sentences.append(f"Not finished: {', '.join(stopped)}.")
     return sentences
+
+
+def _notes(results: Results) -> list[tuple[str, str]]:
+    """Return each warning once, behind the methods that it is about."""
+    about: dict[str, list[str]] = {}
+    for one in results["methods"]:
+        for warning in one.get("warnings", ()):
+            about.setdefault(warning, []).append(one["title"])
+    everyone = len(results["methods"])
+    return [("All methods" if len(who) == everyone > 1 else ", ".join(who), text) for text, who in about.items()]
 
 
 def _percent(entry: dict[str, float | None] | None) -> str:

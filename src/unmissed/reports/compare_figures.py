@@ -9,7 +9,7 @@ import numpy as np
 
 from unmissed.models.registry import EMBEDDINGS, FLOOR, LINEAR, TREES
 from unmissed.reports.compare_tables import Results, measured, names_at, span
-from unmissed.reports.drawing import GRID, INK, SOFT, dress, new_figure, styled
+from unmissed.reports.drawing import INK, dress, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,10 +168,10 @@ def _against(results: Results, cost: Any, label: str) -> Figure:
         if entry.get("low") is not None:
             axes.plot([spent, spent], [100 * entry["low"], 100 * entry["high"]], color=colour, lw=3, alpha=0.3)
         axes.plot(spent, 100 * entry["value"], "o", color=colour, ms=5)
-        points.append((spent, 100 * entry["value"], one["title"]))
+        points.append((spent, 100 * entry["value"], one["title"], colour))
     axes.set(xscale="log", xlabel=label, ylabel=f"{name}, percent")
+    _plain_ticks(axes, [spent for spent, *_ in points])
     dress(axes, "both")
-    axes.grid(True, which="major", color=GRID, lw=0.8)
     _name_points(axes, points)
     families = list(dict.fromkeys(one["family"] for one in drawn(results)))
     for family in families:
@@ -180,38 +180,39 @@ def _against(results: Results, cost: Any, label: str) -> Figure:
     return figure
 
 
-def _name_points(axes: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Write names beside points: to the left in the right half, and no two on one line."""
-    if not points:
-        return
-    low, high = axes.get_ylim()
-    step = (high - low) / 28
-    left, right = np.log(axes.get_xlim())
-    for side in (False, True):
-        lowest = np.inf
-        own = [one for one in points if (np.log(one[0]) > (left + right) / 2) == side]
-        for x, y, name in sorted(own, key=lambda one: -one[1]):
-            lowest = min(y, lowest - step)
-            axes.annotate(
-                name,
-                (x, y),
-                xytext=(-7 if side else 7, 0),
-                xycoords="data",
-                textcoords="offset points",
-                ha="right" if side else "left",
-                va="center",
-                fontsize=7.5,
-                annotation_clip=False,
-            ).set_position((-7 if side else 7, _points(axes, lowest - y)))
-            if lowest < y - step / 2:
-                axes.plot([x, x], [y, lowest], color=SOFT, lw=0.5, zorder=0)
+def _plain_ticks(axes: Axes, costs: Sequence[float]) -> None:
+    """Write 10, 20 and 50 along a logarithmic axis of costs; over a wide range, 10 and 100 alone."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    wide = len(costs) > 0 and max(costs) > 200 * min(costs)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _points(axes: Axes, rise: float) -> float:
-    """Return a rise on the y axis in points, by the height that the figure was given."""
+def _name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write names in a column to the right of the axes, highest point first, each with a line to its point."""
+    from matplotlib.transforms import ScaledTranslation
+    from sklearn.isotonic import isotonic_regression
+
+    points = sorted(points, key=lambda one: one[1])
     low, high = axes.get_ylim()
-    figure = axes.figure
-    return float(rise / (high - low) * figure.get_figheight() * 72 * 0.75)  # type: ignore[union-attr]
+    room = min(0.06, 1 / max(len(points) - 1, 1)) * np.arange(len(points))  # what the names below take
+    wanted = (np.array([y for _, y, *_ in points]) - low) / (high - low)
+    places = room + np.clip(isotonic_regression(wanted - room), 0, max(1 - room[-1], 0)) if points else room
+    beside = axes.transAxes + ScaledTranslation(10 / 72, 0, axes.figure.dpi_scale_trans)
+    line = {"arrowstyle": "-", "lw": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+    for place, (x, y, name, colour) in zip(places, points, strict=True):
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(1, place),
+            textcoords=beside,
+            va="center",
+            fontsize=7.5,
+            annotation_clip=False,
+            arrowprops={**line, "color": colour},
+        )
 
 
 CAPTIONS = {

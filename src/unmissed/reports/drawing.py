@@ -24,6 +24,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
     "font.size": 9,
+    "figure.constrained_layout.w_pad": 0.08,  # inches: text at another resolution is a little wider
     "legend.frameon": False,
     "svg.hashsalt": "unmissed",
 }

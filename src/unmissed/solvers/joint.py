@@ -263,7 +263,7 @@ class Joint:
         self.epoch += 1
 
     def refresh(self) -> None:
-        """Compute v from the dual variables again, as `restore` does, so that going on from here gives the same bits."""
+        """Compute v from the dual variables again, as `restore` does: going on from here gives the same bits."""
         self.table = self._filled()
 
     def _visit(self, rows: npt.NDArray[np.int64], fresh: Fresh) -> None:
