@@ -121,7 +121,12 @@ def write_manifest(folder: str | os.PathLike[str], manifest: Mapping[str, Any]) 
 
 def seal(manifest: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a manifest's content, whatever the order of its keys and the blanks between them."""
-    content = json.loads(json.dumps({name: value for name, value in manifest.items() if name != _SEAL}))
+    return _digest_json(json.loads(json.dumps(dict(manifest))))
+
+
+def _digest_json(manifest: Mapping[str, Any]) -> str:
+    """Return the same of a manifest that was read from JSON."""
+    content = {name: value for name, value in manifest.items() if name != _SEAL}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -134,7 +139,7 @@ def read_manifest(folder: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         found = manifest.get("kind") if isinstance(manifest, dict) else None
         raise InputError(f"{folder}: not a {kind} folder (its manifest says {_short(found)})")
-    if _SEAL in manifest and manifest[_SEAL] != seal(manifest):
+    if _SEAL in manifest and manifest[_SEAL] != _digest_json(manifest):
         raise InputError(f"{folder / MANIFEST}: does not match its own checksum; the file is damaged or was changed")
     return manifest
 

@@ -5,6 +5,7 @@ It gives the lines that the command prints. Where anything is unusual, it gives 
 
 import gc
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ def answer(words: Sequence[str]) -> list[str] | None:
     from unmissed.cli.starting import defer_unused
     from unmissed.errors import UnmissedError
 
+    if "numpy" not in sys.modules:  # threads that nobody here would use take time to start
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()  # a name per label and term is no garbage, and looking for some takes time
     defer_unused()
     try:

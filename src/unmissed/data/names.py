@@ -38,16 +38,14 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
         raise InputError(f"the stored {prefix} are damaged: their arrays are not those that were written")
     if (ends.size and ends[0] < 0) or not rises(ends) or utf8.size != (int(ends[-1]) if ends.size else 0):
         raise InputError(f"the stored {prefix} are damaged: a name ends before it begins, or not in the text")
+    whole, places = utf8.tobytes(), [0, *ends.tolist()]
     try:
-        text = utf8.tobytes().decode()
+        text = whole.decode()
+        if len(text) == len(whole):  # ASCII, where bytes and letters have the same places
+            return [text[begin:end] for begin, end in pairwise(places)]
+        return [whole[begin:end].decode() for begin, end in pairwise(places)]
     except UnicodeDecodeError as error:
         raise InputError(f"the stored {prefix} are damaged: {error}") from error
-    if len(text) < utf8.size:  # not ASCII, where bytes and letters have the same places
-        begins = (utf8 & 0xC0) != 0x80  # the bytes with which a letter begins
-        if not begins[ends[ends < utf8.size]].all():
-            raise InputError(f"the stored {prefix} are damaged: a name ends inside a letter")
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(begins)])[ends]
-    return [text[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
 
 
 def names_beside(path: str | os.PathLike[str], filename: str, n: int) -> list[str] | None:

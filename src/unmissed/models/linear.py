@@ -58,35 +58,46 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     return Shard.from_arrays(first, arrays)
 
 
-def open_weights(piece: Piece, first: int, n_features: int) -> Shard:
-    """Return the shard of a piece without its certificates; which labels its weights are for has not been looked at."""
-    arrays = piece.expect(_SCORING)
-    _check_places(piece, arrays, n_features)
+def open_weights(piece: Piece, first: int) -> Shard:
+    """Return the shard of a piece without its certificates, for numpy alone: what the arrays hold was not looked at.
+
+    To look at all features of all shards takes longer than to rank a row, which needs few of them.
+    """
+    arrays = {name: array.view(np.ndarray) for name, array in piece.expect(_SCORING).items()}  # maps are slow to cut
+    _check_sizes(piece, arrays)
     nothing = {name: np.empty(0, dtype) for name, (dtype, _) in _LAYOUT.items() if name not in arrays}
     return Shard.from_arrays(first, {**arrays, **nothing})
 
 
-def _check_places(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_features: int) -> None:
-    """Refuse a piece whose weights are not where its features say."""
-    starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
-    if starts.size != features.size + 1:
+def _check_sizes(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Refuse a piece whose arrays do not fit together."""
+    starts, labels = arrays["starts"], arrays["labels"]
+    if starts.size != arrays["features"].size + 1:
         raise piece.damaged("its arrays do not fit together")
     if not arrays["bias"].size:
         raise piece.damaged("it holds no labels")
-    if starts[0] != 0 or not rises(starts) or not starts[-1] == labels.size == arrays["weights"].size:
+    if starts[0] != 0 or not starts[-1] == labels.size == arrays["weights"].size:
+        raise piece.damaged("its weights are not where its features say")
+
+
+def _check_places(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_features: int) -> None:
+    """Refuse a piece whose weights are not where its features say."""
+    _check_sizes(piece, arrays)
+    starts, features = arrays["starts"], arrays["features"]
+    if not rises(starts):
         raise piece.damaged("its weights are not where its features say")
     if features.size and (features[0] < 0 or features[-1] >= n_features or not rises(features, strictly=True)):
         raise piece.damaged(f"it has a feature out of order or not below {n_features}")
 
 
-def _weights(pieces: OnDisk, n_features: int, n_labels: int) -> Iterator[Shard]:
+def _weights(pieces: OnDisk, n_labels: int) -> Iterator[Shard]:
     """Open the weights of all labels, one shard after the other."""
     first = 0
     while first < n_labels:
         piece = pieces.get(label_key(first), _SCORING)
         if piece is None:
             raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
-        yield (shard := open_weights(piece, first, n_features))
+        yield (shard := open_weights(piece, first))
         first += shard.n_labels
     if first != n_labels:
         raise InputError(f"pieces hold {first} labels, expected {n_labels}; the run is damaged")
@@ -128,8 +139,8 @@ class Linear(Model):
         if not (little and isinstance(pieces, OnDisk) and "numba" not in sys.modules):
             return super().rank_once(params, pieces, n_features, n_labels, X, k)
         try:
-            return scoring.rank_one(rows, _weights(pieces, n_features, n_labels), check_k(k))
-        except IndexError as error:
+            return scoring.rank_one(rows, _weights(pieces, n_labels), check_k(k))
+        except (IndexError, ValueError) as error:
             raise InputError(f"{pieces.path}: damaged: a piece has weights of a label that it does not have") from error
 
     def rank(
