@@ -1,7 +1,8 @@
 """Files and text in, sparse matrices out."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.data import catalog
@@ -43,15 +44,4 @@ __all__ = [
     "write_store",
     "write_xmc",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: ranking one sentence needs few of them."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_PUBLIC[name]}")
-    return module if name == _PUBLIC[name] else getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _PUBLIC)

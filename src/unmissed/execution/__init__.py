@@ -1,7 +1,8 @@
 """Where tasks run, and the pieces that they leave."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
@@ -55,14 +56,4 @@ __all__ = [
     "peak_bytes",
     "watch",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: ranking one sentence needs few of them."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _PUBLIC)

@@ -1,7 +1,8 @@
 """The verbs: train, predict, evaluate, and the folder that they leave behind."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.runs.prediction import predict
@@ -32,14 +33,4 @@ __all__ = [
     "train",
     "update",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: ranking one sentence needs few of them."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _PUBLIC)
