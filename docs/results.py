@@ -20,7 +20,8 @@ HEAD = """# Results
 Made by `unmissed study paper --data DATA --out DIR`, or `unmissed compare` for one data set, and then
 `python docs/results.py DIR`. Percent, on the observed test labels; labels unknown to training are left out. Parameters
 are the defaults where none is named. The best figure is bold; ≈ marks those that are not clearly behind it. What PSP, P
-and the others mean is in [metrics](metrics.md), how they are measured in [comparing methods](compare.md).
+and the others mean is in [metrics](metrics.md), how they are measured in [comparing methods](compare.md), and why the
+paper's weighting loses on delicious in [propensities](propensity.md#why-the-papers-weighting-loses-on-delicious).
 """
 
 
