@@ -3,15 +3,20 @@
 Only rows with a > 0 ("awake") shape the solution, often less than one in a hundred. After sweeps in lanes have found
 most of them, each label goes on alone: its working set is visited many times at the price of one pass over X.
 Notation as in `lanes`.
+
+What a visit costs is loading the row, so a non-zero can be packed into one word of 32 bits: the lowest bits are the
+feature, and the word read as a float32 is the value, nearly. Rows that are not packed have words for features and
+others for values, and a mask of ones.
 """
 
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.prefetch import prefetch_row
+from unmissed.kernels.prefetch import LINE, prefetch
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
+_NOT_PACKED = np.uint32(2**32 - 1)
 _AHEAD = 3  # rows are asked for so many visits before they are needed
 
 
@@ -79,20 +84,55 @@ def row_add(indices, values, factor, w):
 
 
 @kernel()
-def _visit(indptr, indices, values, norms, use_bias, row, sign, h, a, at, w, bias):
-    """Solve for one dual variable; return the new bias and by how much the dual objective rose."""
-    begin, end = indptr[row], indptr[row + 1]
-    old = a[at]
-    gradient = sign * (row_dot(indices[begin:end], values[begin:end], w) + bias) - _ONE + old * h
-    if old == _ZERO and gradient >= _ZERO:
-        return bias, 0.0
-    curvature = norms[row] + h
-    step = max(-gradient / curvature, -old)
-    if step == _ZERO:
-        return bias, 0.0
-    a[at] = old + step
-    row_add(indices[begin:end], values[begin:end], step * sign, w)
-    return bias + use_bias * (step * sign), -np.float64(step) * (gradient + np.float32(0.5) * curvature * step)
+def pack(features, values, n_bits, words):
+    """Set words[t], read as float32, to the number nearest to values[t] whose last n_bits are features[t].
+
+    Values are given as their 32 bits.
+    """
+    for at in range(features.shape[0]):
+        feature, size = np.int64(features[at]), np.int64(values[at]) & 0x7FFFFFFF
+        first = max((size - feature + (1 << (n_bits - 1))) >> n_bits, 0)
+        words[at] = (np.int64(values[at]) & 0x80000000) | (first << n_bits) | feature
+
+
+@kernel()
+def _packed_dot(words, values, mask, w):
+    """Return x.w of one row, as `row_dot` does; a feature is what the mask leaves of a word."""
+    if words.shape[0] == w.shape[0]:
+        return _full_dot(values, w)
+    s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
+    quads = words.shape[0] // 4
+    for quad in range(quads):
+        at = np.uint64(4 * quad)
+        at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
+        s0 += values[at] * w[words[at] & mask]
+        s1 += values[at1] * w[words[at1] & mask]
+        s2 += values[at2] * w[words[at2] & mask]
+        s3 += values[at3] * w[words[at3] & mask]
+    for at in range(4 * quads, words.shape[0]):
+        s0 += values[at] * w[words[at] & mask]
+    return (s0 + s1) + (s2 + s3)
+
+
+@kernel()
+def _packed_add(words, values, mask, factor, w):
+    """Add factor * x to w, as `row_add` does; a feature is what the mask leaves of a word."""
+    if words.shape[0] == w.shape[0]:
+        for at in range(w.shape[0]):
+            w[at] += factor * values[at]
+        return
+    quads = words.shape[0] // 4
+    for quad in range(quads):
+        at = np.uint64(4 * quad)
+        at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
+        i0, i1, i2, i3 = words[at] & mask, words[at1] & mask, words[at2] & mask, words[at3] & mask
+        n0 = w[i0] + factor * values[at]
+        n1 = w[i1] + factor * values[at1]
+        n2 = w[i2] + factor * values[at2]
+        n3 = w[i3] + factor * values[at3]
+        w[i0], w[i1], w[i2], w[i3] = n0, n1, n2, n3
+    for at in range(4 * quads, words.shape[0]):
+        w[words[at] & mask] += factor * values[at]
 
 
 @kernel()
@@ -108,30 +148,56 @@ def _shuffle(order, n, state):
 
 
 @kernel()
-def _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, order, n):
-    """Visit the first n places of `order` once; return the new bias and by how much the dual objective rose."""
+def _ask(indptr, words, values, mask, row):
+    """Ask for all of a row."""
+    for at in range(indptr[row], indptr[row + 1], LINE):
+        prefetch(words, at)
+        if mask == _NOT_PACKED:
+            prefetch(values, at)
+
+
+@kernel()
+def _epoch(indptr, words, values, mask, norms, use_bias, rows, signs, hs, a, w, bias, order, n, least):
+    """Solve for the variables of the first n places of `order` one by one, unless that gains no more than `least`.
+
+    Returns the new bias and by how much the dual objective rose.
+    """
     gain = 0.0
     for place in range(n):
         at = order[place]
         if place + _AHEAD < n:
-            prefetch_row(indptr, indices, values, rows[order[place + _AHEAD]])
-        bias, more = _visit(indptr, indices, values, norms, use_bias, rows[at], signs[at], hs[at], a, at, w, bias)
-        gain += more
+            _ask(indptr, words, values, mask, rows[order[place + _AHEAD]])
+        begin, end = indptr[rows[at]], indptr[rows[at] + 1]
+        old, sign = a[at], signs[at]
+        gradient = sign * (_packed_dot(words[begin:end], values[begin:end], mask, w) + bias) - _ONE + old * hs[at]
+        if old == _ZERO and gradient >= _ZERO:
+            continue
+        curvature = norms[rows[at]] + hs[at]
+        step = max(-gradient / curvature, -old)
+        more = -np.float64(step) * (gradient + np.float32(0.5) * curvature * step)
+        if more > least:
+            a[at] = old + step
+            _packed_add(words[begin:end], values[begin:end], mask, step * sign, w)
+            bias += use_bias * (step * sign)
+            gain += more
     return bias, gain
 
 
 @kernel()
-def ascend(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, tolerance, max_epochs, seed):
+def ascend(indptr, words, values, mask, norms, use_bias, rows, signs, hs, a, w, bias, tolerance, max_epochs, seed):
     """Raise the dual objective over a working set until an epoch gains at most `tolerance`; return bias and epochs.
 
-    Between two epochs over the whole set come up to five over its awake rows alone.
+    Between two epochs over the whole set come up to five over its awake rows alone. Steps that would gain less than
+    their share of the tolerance are not made: to move costs as much as to look.
     """
     n = rows.shape[0]
     order = np.arange(n)
+    least = tolerance / max(n, 1)
     state = np.uint64(seed) ^ np.uint64(88172645463325252)
+    X = indptr, words, values, mask
     for epoch in range(max_epochs):
         state = _shuffle(order, n, state)
-        bias, gain = _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, order, n)
+        bias, gain = _epoch(*X, norms, use_bias, rows, signs, hs, a, w, bias, order, n, least)
         if gain <= tolerance:
             return bias, epoch + 1
         awake = 0
@@ -143,7 +209,7 @@ def ascend(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias
                 awake += 1
         for _ in range(5):
             state = _shuffle(order, awake, state)
-            bias, more = _epoch(indptr, indices, values, norms, use_bias, rows, signs, hs, a, w, bias, order, awake)
+            bias, more = _epoch(*X, norms, use_bias, rows, signs, hs, a, w, bias, order, awake, least)
             if more <= max(tolerance, 0.1 * gain):
                 break
     return bias, max_epochs

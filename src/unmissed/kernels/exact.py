@@ -7,8 +7,10 @@ bounded by the number of its terms times 2^-53 times the sum of their sizes.
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.prefetch import prefetch_row
 from unmissed.losses.margin import squared_hinge_value
 
+_AHEAD = 2  # rows are asked for so many before they are needed
 _loss = kernel()(squared_hinge_value)
 
 
@@ -51,6 +53,8 @@ def label_slack_exact(indptr, indices, values, w, bias, is_positive, slack):
 def scores_exact(indptr, indices, values, rows, w, bias, scores):
     """Set scores[t] = x.w + bias for the rows t of a list, in float64."""
     for at in range(rows.shape[0]):
+        if at + _AHEAD < rows.shape[0]:
+            prefetch_row(indptr, indices, values, rows[at + _AHEAD])
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
         scores[at] = row_score(indices[begin:end], values[begin:end], w, bias)
 
@@ -59,6 +63,8 @@ def scores_exact(indptr, indices, values, rows, w, bias, scores):
 def add_rows(indptr, indices, values, rows, factors, w):
     """Add factors[t] times row rows[t] to w, all in float64."""
     for at in range(rows.shape[0]):
+        if at + _AHEAD < rows.shape[0] and factors[at + _AHEAD] != 0:
+            prefetch_row(indptr, indices, values, rows[at + _AHEAD])
         factor = np.float64(factors[at])
         if factor != 0:
             for place in range(indptr[rows[at]], indptr[rows[at] + 1]):
@@ -84,9 +90,8 @@ def squared_length(w):
 @kernel()
 def take_weights(exact, w):
     """Round weights of float64 to w, set them to 0 where they were, and return |w|^2 before rounding."""
-    square = 0.0
+    square = squared_length(exact)
     for at in range(exact.shape[0]):
-        square += exact[at] * exact[at]
         w[at] = exact[at]
         exact[at] = 0.0
     return square

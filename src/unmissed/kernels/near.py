@@ -9,7 +9,7 @@ many stay in cache, and the products of two non-zeros are added in one step.
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.exact import row_score
+from unmissed.kernels.exact import row_score, squared_length
 from unmissed.kernels.prefetch import prefetch_row
 from unmissed.kernels.vectors import LANES, add_whole, whole_place
 from unmissed.losses.margin import squared_hinge_value
@@ -53,14 +53,15 @@ def bounds_of(w, bias):
 
     Weights that are not rounded have the step 0 and the length inf.
     """
-    square, most = 0.0, np.float32(0)
+    largest = np.int32(0)
+    bits = w.view(np.int32)  # without its sign a larger number has larger bits, and those are compared side by side
     for at in range(w.shape[0]):
-        square += np.float64(w[at]) * np.float64(w[at])
-        most = max(most, abs(w[at]))
-    length = np.sqrt(square)
+        largest = max(largest, bits[at] & np.int32(0x7FFFFFFF))
+    most = np.full(1, largest, np.int32)
+    length = np.sqrt(squared_length(w))
     step = 0.0
     if _SHORT < length < _LONG:
-        step = max(length / _LABEL, np.float64(most) / _MOST)
+        step = max(length / _LABEL, np.float64(most.view(np.float32)[0]) / _MOST)
     elif length != 0:
         length = np.inf
     return step, _HALF * step, length * 1.001, _FLOAT * (1 + abs(bias))

@@ -17,14 +17,16 @@ from unmissed.solvers.certificate import Doubles
 from unmissed.solvers.design import Design, Floats, Rows
 from unmissed.solvers.label import Label, Start, half_inverse
 from unmissed.solvers.newton import Newton
+from unmissed.solvers.packed import Packed
 from unmissed.solvers.passes import Passes, Rounded
 
 _SWEEPS = 0.25, 1.0  # the share of rows that each sweep goes over, the first of their random order
-_EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
+_EARLY = 3e-3  # how far, relative to the dual objective, a label goes alone between two sweeps
 _EARLY_EPOCHS = 1
 _LATE_EPOCHS = 30
 _LATE = 0.1  # the same between two rounds, relative to the tolerance
-_TAKE = 0.7  # rows violated by more than this share of the bias's overshoot are taken in
+_PACKED_ROUNDS = 2  # a label that is not done after so many is solved over rows as they are
+_TAKE = 0.6  # rows violated by more than this share of the bias's overshoot are taken in
 _MOST_STARTS = 16
 _SLOW = 0.5  # a round that leaves more of the gap than this is one too many
 _MOST_ROUNDS = (
@@ -41,8 +43,8 @@ def _swept(design: Design) -> list[int]:
 class Starts:
     """The common start of labels whose negatives cost the same, made when it is first asked for."""
 
-    def __init__(self, design: Design, free: bool, seed: int) -> None:
-        self._design, self._free, self._seed = design, free, seed
+    def __init__(self, design: Design, packed: Packed, free: bool, seed: int) -> None:
+        self._design, self._packed, self._free, self._seed = design, packed, free, seed
         self._made: OrderedDict[float, Start] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -63,7 +65,7 @@ class Starts:
         a = np.zeros(n, np.float32)
         centre = -1.0 if self._free else 0.0  # at -1 every negative is satisfied
         bias, _ = ascend(
-            *self._design.rows,
+            *self._packed.exact,
             self._design.norms,
             self._design.use_bias,
             np.arange(n, dtype=np.int32),
@@ -83,8 +85,8 @@ class Starts:
 class DualAscent:
     """Sweeps in lanes over all rows, then rounds over each label's working set; a method of `schedule.run`."""
 
-    def __init__(self, design: Design, rounded: Rounded, tol: float, max_rounds: int) -> None:
-        self._design, self._tol, self._max_rounds = design, tol, max_rounds
+    def __init__(self, design: Design, packed: Packed, rounded: Rounded, tol: float, max_rounds: int) -> None:
+        self._design, self._packed, self._tol, self._max_rounds = design, packed, tol, max_rounds
         self._passes = Passes(design, rounded)
         share, least, most = _PATIENCE
         self._patience = int(min(max(share * design.n_features, least), most))
@@ -125,7 +127,7 @@ class DualAscent:
             passes.out_of_lanes()
             self._collect(group, bias, table)
             for label in group:
-                label.ascend(design, _EARLY * abs(label.dual()), _EARLY_EPOCHS)
+                label.ascend(design, self._packed.rows, _EARLY * abs(label.dual()), _EARLY_EPOCHS)
 
     def round(self, group: Sequence[Label]) -> None:
         """Certify labels; those whose gap is too wide take in the rows they missed and go on alone.
@@ -169,7 +171,8 @@ class DualAscent:
         if label.free:
             label.recentre()
         late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
-        label.ascend(self._design, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience))
+        X = self._packed.rows if label.rounds <= _PACKED_ROUNDS else self._packed.exact
+        label.ascend(self._design, X, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience))
 
     def _visit_positives(self, label: Label) -> None:
         """Take the rows that are a label's positives out of the common start, and visit those once."""
@@ -179,7 +182,7 @@ class DualAscent:
             begin, end = design.indptr[row], design.indptr[row + 1]
             row_add(design.indices[begin:end], design.values[begin:end], a, label.w)
             label.bias = np.float32(label.bias + design.use_bias * a)
-        label.ascend(design, 0.0, 1)
+        label.ascend(design, self._packed.rows, 0.0, 1)
 
     def _spread_starts(self, group: Sequence[Label]) -> None:
         """Give each lane the dual variables of its label's start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,10 +73,13 @@ class Label:
         sleeping = np.zeros(len(negatives), np.float32)
         self.set_rows(self.a[:n], np.concatenate([self.rows[n:], negatives]), np.concatenate([self.a[n:], sleeping]))
 
-    def ascend(self, design: Design, tolerance: float, max_epochs: int) -> None:
-        """Go on alone over the working set until an epoch gains at most `tolerance`."""
+    def ascend(self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int) -> None:
+        """Go on alone over the working set until an epoch gains at most `tolerance`; X has the rows, `Packed` or not.
+
+        Packed rows leave w off by a little, until `refresh` makes it anew.
+        """
         bias, epochs = ascend(
-            *design.rows,
+            *X,
             design.norms,
             design.use_bias,
             self.rows,

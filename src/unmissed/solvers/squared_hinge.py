@@ -21,6 +21,7 @@ from unmissed.solvers.builder import ShardBuilder
 from unmissed.solvers.design import Design, LabelBlock, lay_out
 from unmissed.solvers.dual_ascent import DualAscent, Starts
 from unmissed.solvers.label import Label
+from unmissed.solvers.packed import Packed
 from unmissed.solvers.parameters import check_bias, check_prune, check_rounds, check_seed, check_tol
 from unmissed.solvers.passes import Rounded
 from unmissed.solvers.shard import Shard
@@ -60,7 +61,8 @@ class PreparedSquaredHinge:
         self.solver = solver
         self.design: Design = lay_out(X, bias=solver.fit_bias is not False, seed=int(solver.random_state), rows=rows)
         self._rounded = Rounded(self.design)
-        self._starts = Starts(self.design, solver.fit_bias == "free", int(solver.random_state))
+        self._packed = Packed(self.design)
+        self._starts = Starts(self.design, self._packed, solver.fit_bias == "free", int(solver.random_state))
 
     def solve(self, block: LabelBlock) -> Shard:
         """Solve every label of the block; the result does not depend on how labels are put into blocks."""
@@ -83,6 +85,6 @@ class PreparedSquaredHinge:
             builder.add(at, label.w, label.bias, label.objective, label.gap, label.epochs)
             label.forget()
 
-        method = DualAscent(self.design, self._rounded, solver.tol, solver.max_rounds)
+        method = DualAscent(self.design, self._packed, self._rounded, solver.tol, solver.max_rounds)
         schedule.run(labels, method, keep)
         return builder.build()
