@@ -63,12 +63,14 @@ def naive(X, shards, k):
     n_labels=st.sampled_from([1, 5, TILE, 2 * TILE + 7, 5 * TILE]),
     k=st.sampled_from([1, 3, 8]),
     alike=st.booleans(),
+    reach=st.sampled_from([1, 4]),  # many weights beyond 8 bits, or none
 )
-def test_the_scan_finds_the_best_labels_to_the_bit(seed, n_labels, k, alike):
+def test_the_scan_finds_the_best_labels_to_the_bit(seed, n_labels, k, alike, reach):
     shards, X = draw(seed, n_labels, alike)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanning, "_CHUNK", 2 * TILE)
         patch.setattr(scanning, "_ROWS", 4)
+        patch.setattr(scanning, "_REACH", reach)
         found = Scan(shards, N_FEATURES).rank(X, k, 1)
     expected = naive(X, shards, k)
     assert np.array_equal(found.labels[:, : expected.k], expected.labels)
@@ -89,13 +91,24 @@ def test_scores_beyond_float32_are_looked_at_one_by_one():
 def test_few_labels_are_scored_exactly(monkeypatch):
     shards, X = draw(3, 20 * TILE, alike=False)
     asked = []
-    true = scanning.rank_chunk
-    monkeypatch.setattr(scanning, "rank_chunk", lambda *arguments: asked.append(arguments) or true(*arguments))
+    true = scanning.score_candidates
+    monkeypatch.setattr(scanning, "score_candidates", lambda *arguments: asked.append(arguments) or true(*arguments))
+    monkeypatch.setattr(scanning, "_MANY", 8)
+    monkeypatch.setattr(scanning, "_REACH", 2)
     Scan(shards, N_FEATURES).rank(X, 5, 1)
-    chunk = asked[0][0]
+    chunk, found = asked[0][0], asked[0][5]
     assert chunk.lines.max() >= 0 > chunk.lines.min()  # features of both kinds
-    assert chunk.dense.dtype == np.int16
-    assert np.abs(chunk.dense).max() > 5000  # the whole numbers are large enough to tell labels apart
+    assert (np.diff(chunk.starts)[chunk.lines >= 0] > 0).any()  # weights beyond 8 bits are listed
+    kept = [found.most[row, : found.counts[row]] >= found.floor[row, -1] for row in range(1, X.shape[0])]
+    assert 5 <= np.mean([row.sum() for row in kept]) < 30  # of 1,280
+
+
+def test_where_there_is_no_room_for_candidates_they_are_scored_at_once(monkeypatch):
+    shards, X = draw(6, 5 * TILE, alike=True)
+    monkeypatch.setattr(scanning, "_ROOM", -11)
+    found, expected = Scan(shards, N_FEATURES).rank(X, 3, 1), naive(X, shards, 3)
+    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(found.scores, expected.scores)
 
 
 def test_a_ranker_scans_once_many_rows_were_ranked_and_gives_the_same_bits():
@@ -150,12 +163,24 @@ def test_sums_of_whole_numbers_are_those_of_the_plain_loop_also_where_they_wrap_
     rng = np.random.default_rng(seed)
     lines = rng.integers(0, 7, 40).astype(np.uint16)
     factors = rng.integers(-32767, 32768, 40).astype(np.int16)
-    weights = rng.integers(-32767, 32768, 7 * TILE).astype(np.int16)
+    weights = rng.integers(-128, 128, 7 * TILE).astype(np.int8)
     sums = rng.integers(-(2**31), 2**31, TILE).astype(np.int32)
     expected = sums.copy()
     add_whole(lines, factors, begin, end, weights, sums)
     whole.plain_add_whole(lines, factors, begin, end, weights, expected)
     assert np.array_equal(sums, expected)
+
+
+@pytest.mark.kernel
+def test_a_weight_in_bytes_is_added_to_its_own_label():
+    weights = np.zeros((1, TILE), np.int8)
+    wanted = np.arange(TILE) * 3 - 100
+    for lane in range(TILE):
+        weights[0, whole.byte_place(lane)] = whole.to_byte(wanted[lane], lane)
+    assert sorted(whole.byte_place(lane) for lane in range(TILE)) == list(range(TILE))
+    sums = np.ones(TILE, np.int32)
+    add_whole(np.zeros(2, np.uint16), np.array([7, 0], np.int16), 0, 2, weights.reshape(-1), sums)
+    assert np.array_equal(sums, 1 + 7 * wanted)
 
 
 @pytest.mark.kernel
