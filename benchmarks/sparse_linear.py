@@ -50,7 +50,7 @@ def ours(X: Any, positives: list[np.ndarray], l1: float) -> tuple[float, np.ndar
     from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
 
     prepared = L1SquaredHinge(l1=l1).prepare(X)
-    for some in (positives[:1], positives):
+    for some in (positives[:16], positives):  # the first few call every kernel once
         ones = np.ones(len(some))
         block = LabelBlock(0, np.cumsum([0, *map(len, some)]), np.concatenate(some).astype(np.int32), ones, ones)
         begin = time.process_time()

@@ -10,6 +10,8 @@ from sklearn.svm import LinearSVC
 from tests.solvers.problems import dense_weights, make_problem, solve
 from unmissed.errors import InputError
 from unmissed.kernels.l1_choice import local_columns
+from unmissed.kernels.l1_face import find_face, multiply_products, multiply_rows, update_products
+from unmissed.kernels.l1_pass import POSITIVE, settle_bias
 from unmissed.models import ProXML
 from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
 
@@ -155,9 +157,66 @@ def test_the_working_set_holds_the_same_entries_read_by_row_and_by_column(n_rows
     rows = rng.permutation(50)[:n_rows].astype(np.int32)
     features = rng.permutation(prepared.design.n_features)[:n_features].astype(np.int32)
     buffers.name[features] = np.arange(len(features))
-    local = local_columns(problem.X, problem.columns, rows, features, buffers.name, buffers.place_of)
+    scale = rng.normal(size=n_rows)
+    local = local_columns(problem.X, problem.columns, rows, features, buffers.name, buffers.place_of, scale)
     found = sp.csc_matrix((local[2], local[1], local[0]), shape=(len(rows), len(features))).toarray()
     indptr, indices, values = problem.X
     dense = sp.csr_matrix((values, indices, indptr), shape=(50, prepared.design.n_features)).toarray()
-    assert np.array_equal(found, dense[rows][:, features])
+    assert found == pytest.approx(scale[:, None] * dense[rows][:, features], rel=1e-6)
     assert (buffers.place_of == -1).all(), "scratch is left clean"
+
+
+def small_face(n_rows, n_features, seed):
+    """A working set of scaled rows in some features, what locates it, and the dense rows of the same."""
+    X, _ = make_problem(seed, n_samples=n_rows + 5, n_features=n_features + 5)
+    prepared = L1SquaredHinge().prepare(X)
+    problem, buffers = prepared.problem, prepared.make_buffers()
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(prepared.design.n_samples)[:n_rows].astype(np.int32)
+    features = rng.permutation(prepared.design.n_features)[:n_features].astype(np.int32)
+    buffers.name[features] = np.arange(len(features))
+    scale, slack = rng.choice([-1.0, 2.0], n_rows), rng.choice([-2.0, -0.01, 0.5], n_rows)
+    local = local_columns(problem.X, problem.columns, rows, features, buffers.name, buffers.place_of, scale)
+    dense = sp.csc_matrix((local[2], local[1], local[0]), shape=(n_rows, len(features))).toarray()
+    return (problem.X, rows, features, buffers.name), local, scale, slack, dense
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(("n_rows", "n_features", "kept"), [(30, 20, 2), (30, 20, 18), (60, 150, 140)])
+def test_products_of_columns_follow_the_rows_that_lose(n_rows, n_features, kept):
+    place, local, scale, slack, dense = small_face(n_rows, n_features, seed=3)
+    w = np.zeros(dense.shape[1])
+    w[np.random.default_rng(0).permutation(len(w))[:kept]] = 1.0
+    face = find_face(place, local, scale, slack, w)
+    support, by_row, products, counted = face
+    assert sorted(support) == list(np.flatnonzero(w))
+    assert np.array_equal(place[3][place[2]], np.arange(len(w))), "names are left as they were"
+    begins, columns, values = by_row
+    found = sp.csr_matrix((values, columns, begins), shape=(n_rows, kept)).toarray()
+    near = slack > -0.1
+    assert found[near] == pytest.approx(dense[near][:, support], rel=1e-6)
+    assert not found[~near].any()
+    p, image = np.random.default_rng(1).normal(size=kept).astype(np.float32), np.empty(kept, np.float32)
+    for now in (slack, np.where(near, -slack, slack)):  # rows begin and cease to lose
+        update_products(by_row, now, counted, products)
+        part = dense[now > 0][:, support]
+        multiply_products(products, p, image)
+        assert image == pytest.approx(part.T @ (part @ p), rel=1e-4, abs=1e-4)
+        multiply_rows(by_row, now, p, image)
+        assert image == pytest.approx(part.T @ (part @ p), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.kernel
+def test_the_bias_settles_where_all_rows_want_it():
+    rng = np.random.default_rng(2)
+    raw, mark = rng.normal(size=80), np.zeros(80, np.int8)
+    positives = np.arange(0, 80, 7).astype(np.int32)
+    mark[positives] = POSITIVE
+    z, cost = np.where(mark == POSITIVE, 1.0, -1.0), np.where(mark == POSITIVE, 3.0, 0.5)
+
+    def objective(b):
+        return 2.0 * abs(b) + cost @ np.maximum(0, 1 - z * (raw + b)) ** 2
+
+    settled = settle_bias(mark, positives, raw, 0.7, 3.0, 0.5, 2.0, 1e-9)
+    grid = np.linspace(-2, 2, 4001)
+    assert objective(settled) <= min(objective(b) for b in grid) + 1e-9

@@ -114,7 +114,7 @@ def forget_rows(raw, mark, bias, rows, n_positives):
 
 
 @kernel()
-def _columns_by_row(X, rows, n_features, name):
+def _columns_by_row(X, rows, n_features, name, scale):
     """Return the entries of some rows in some features (those with name >= 0), by feature, reading the rows."""
     indptr, indices, values = X
     starts = np.zeros(n_features + 1, np.int64)
@@ -126,33 +126,33 @@ def _columns_by_row(X, rows, n_features, name):
     for feature in range(n_features):
         starts[feature + 1] += starts[feature]
     filled = starts[:-1].copy()
-    places = np.empty(starts[n_features], np.int32)
-    entries = np.empty(starts[n_features])
+    places = np.empty(starts[n_features], np.uint32)
+    entries = np.empty(starts[n_features], np.float32)
     for at in range(rows.shape[0]):
         for place in range(indptr[rows[at]], indptr[rows[at] + 1]):
             feature = name[indices[place]]
             if feature >= 0:
                 places[filled[feature]] = at
-                entries[filled[feature]] = values[place]
+                entries[filled[feature]] = scale[at] * values[place]
                 filled[feature] += 1
     return starts, places, entries
 
 
 @kernel()
-def _columns_by_column(columns, rows, features, size, place_of):
+def _columns_by_column(columns, rows, features, size, place_of, scale):
     """Return the same, reading the columns of the features; place_of is -1 for every row, and left so."""
     begins, column_rows, values = columns
     for at in range(rows.shape[0]):
         place_of[rows[at]] = at
     starts = np.zeros(features.shape[0] + 1, np.int64)
-    places, entries = np.empty(size, np.int32), np.empty(size)
+    places, entries = np.empty(size, np.uint32), np.empty(size, np.float32)
     filled = 0
     for at in range(features.shape[0]):
         for place in range(np.uint64(begins[features[at]]), np.uint64(begins[features[at] + 1])):
             row = place_of[np.uint32(column_rows[place])]
             if row >= 0:
                 places[filled] = row
-                entries[filled] = values[place]
+                entries[filled] = scale[np.uint32(row)] * values[place]
                 filled += 1
         starts[at + 1] = filled
     for at in range(rows.shape[0]):
@@ -161,8 +161,8 @@ def _columns_by_column(columns, rows, features, size, place_of):
 
 
 @kernel()
-def local_columns(X, columns, rows, features, name, place_of):
-    """Return the entries of the working set by feature: where they start, places of rows, values.
+def local_columns(X, columns, rows, features, name, place_of, scale):
+    """Return the entries of the working set, each times the scale of its row, by feature: starts, places, values.
 
     Few features are read by column, many features of few rows by row, which takes two passes.
     """
@@ -172,23 +172,28 @@ def local_columns(X, columns, rows, features, name, place_of):
     for at in range(features.shape[0]):
         by_column += columns[0][features[at] + 1] - columns[0][features[at]]
     if by_row < by_column:
-        return _columns_by_row(X, rows, features.shape[0], name)
-    return _columns_by_column(columns, rows, features, by_column, place_of)
+        return _columns_by_row(X, rows, features.shape[0], name, scale)
+    return _columns_by_column(columns, rows, features, by_column, place_of, scale)
 
 
 @kernel()
-def set_out(local, n_rows, n_positives, w, bias, c_positive, c_negative):
-    """Return the signs, the costs and the slack of the rows of a working set, positives first."""
+def scale_rows(n_rows, n_positives, c_positive, c_negative):
+    """Return z sqrt(c) of the rows of a working set, positives first."""
+    scale = np.full(n_rows, -np.sqrt(c_negative))
+    scale[:n_positives] = np.sqrt(c_positive)
+    return scale
+
+
+@kernel()
+def set_out(local, scale, w, bias):
+    """Return the slack of the rows of a working set, times the root of their cost."""
     starts, places, entries = local
-    signs, costs = np.full(n_rows, -1.0), np.full(n_rows, c_negative)
-    signs[:n_positives] = 1.0
-    costs[:n_positives] = c_positive
-    slack = 1.0 - signs * bias
+    slack = np.abs(scale) - scale * bias
     for at in range(w.shape[0]):
         if w[at] != 0:
-            for place in range(starts[at], starts[at + 1]):
-                slack[places[place]] -= signs[places[place]] * w[at] * entries[place]
-    return signs, costs, slack
+            for place in range(np.uint64(starts[at]), np.uint64(starts[at + 1])):
+                slack[places[place]] -= w[at] * entries[place]
+    return slack
 
 
 @kernel()

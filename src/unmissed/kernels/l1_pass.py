@@ -11,8 +11,11 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.columns import row_score
+from unmissed.kernels.l1_descent import newton_step, violation
+from unmissed.kernels.prefetch import prefetch_row
 
 _HALVINGS = 30
+_BIAS_STEPS = 8
 INSIDE = 1  # mark of negatives in the working set
 POSITIVE = 2
 NOTHING = 1e-12  # what remains of a score after its weights have gone
@@ -20,15 +23,39 @@ WIDER = 1.0 + 1e-9  # rounding of sums in float64 counts against the certificate
 
 
 @kernel()
-def _add_row(indptr, indices, values, row, factor, gradient, seen, touched, n):
-    """Add factor x to the gradient, noting features that are met for the first time; return how many are known."""
-    for place in range(indptr[row], indptr[row + 1]):
-        feature = indices[place]
-        if not seen[feature]:
+def _add_few(X, rows, factors, gradient, seen, touched):
+    """Add factor x of some rows to the gradient, noting every feature that is met; return how many these are."""
+    indptr, indices, values = X
+    n = 0
+    for at in range(rows.shape[0]):
+        if at + 1 < rows.shape[0]:
+            prefetch_row(indptr, indices, values, rows[at + 1])
+        for place in range(np.uint64(indptr[rows[at]]), np.uint64(indptr[rows[at] + 1])):
+            feature = indices[place]
+            if not seen[feature]:
+                seen[feature] = True
+                touched[n] = feature
+                n += 1
+            gradient[feature] += factors[at] * np.float64(values[place])
+    return n
+
+
+@kernel()
+def _add_many(X, rows, factors, gradient, seen, touched):
+    """Do the same for so many rows that it is quicker to look at all features afterwards."""
+    indptr, indices, values = X
+    for at in range(rows.shape[0]):
+        factor = factors[at]
+        if at + 1 < rows.shape[0]:
+            prefetch_row(indptr, indices, values, rows[at + 1])
+        for place in range(np.uint64(indptr[rows[at]]), np.uint64(indptr[rows[at] + 1])):
+            gradient[indices[place]] += factor * np.float64(values[place])
+    n = 0
+    for feature in range(gradient.shape[0]):
+        if gradient[feature] != 0:
             seen[feature] = True
             touched[n] = feature
             n += 1
-        gradient[feature] += factor * np.float64(values[place])
     return n
 
 
@@ -41,15 +68,16 @@ def lose(X, totals, mark, positives, bias, c_positive, c_negative, raw, dense, g
     """
     indptr, indices, values = X
     crowd_over = max(1.0 + bias, 0.0)
-    loss, mass, slope, n, n_crowd = 0.0, 0.0, 0.0, 0, 0
+    loss, mass, slope, n, n_crowd, size = 0.0, 0.0, 0.0, 0, 0, 0
+    rows, factors = np.empty(raw.shape[0], np.int32), np.empty(raw.shape[0])
     for at in range(positives.shape[0]):
         r = max(1.0 - bias - row_score(indptr, indices, values, positives[at], dense), 0.0)
         loss += c_positive * r * r
         mass += 2.0 * c_positive * r
         slope -= 2.0 * c_positive * r
-        factor = -2.0 * (c_positive * r + c_negative * crowd_over)
-        if factor != 0:
-            n = _add_row(indptr, indices, values, positives[at], factor, gradient, seen, touched, n)
+        rows[n] = positives[at]
+        factors[n] = -2.0 * (c_positive * r + c_negative * crowd_over)
+        n += factors[n] != 0
     for row in range(raw.shape[0]):
         if mark[row] == POSITIVE:
             continue
@@ -60,15 +88,61 @@ def lose(X, totals, mark, positives, bias, c_positive, c_negative, raw, dense, g
         loss += c_negative * r * r
         mass += 2.0 * c_negative * r
         slope += 2.0 * c_negative * r
-        if r != crowd_over:
-            n = _add_row(indptr, indices, values, row, 2.0 * c_negative * (r - crowd_over), gradient, seen, touched, n)
+        rows[n] = row
+        factors[n] = 2.0 * c_negative * (r - crowd_over)
+        n += factors[n] != 0
     loss += c_negative * n_crowd * crowd_over * crowd_over
     mass += 2.0 * c_negative * n_crowd * crowd_over
     slope += 2.0 * c_negative * n_crowd * crowd_over
     over = 2.0 * c_negative * crowd_over
     for at in range(n):
+        size += indptr[rows[at] + 1] - indptr[rows[at]]
+    if size > gradient.shape[0]:
+        n = _add_many(X, rows[:n], factors[:n], gradient, seen, touched)
+    else:
+        n = _add_few(X, rows[:n], factors[:n], gradient, seen, touched)
+    for at in range(n):
         gradient[touched[at]] += over * totals[touched[at]]
     return loss, mass, slope, n, over
+
+
+@kernel()
+def _bias_slope(mark, positives, raw, bias, c_positive, c_negative):
+    """Return the loss of all rows and its first and second derivative in the bias."""
+    loss, slope, losing = 0.0, 0.0, 0
+    for row in range(raw.shape[0]):
+        r = max(1.0 + bias + raw[row], 0.0) if mark[row] != POSITIVE else 0.0
+        loss += r * r
+        slope += r
+        losing += r > 0
+    missed, pull, missing = 0.0, 0.0, 0
+    for at in range(positives.shape[0]):
+        r = max(1.0 - bias - raw[positives[at]], 0.0)
+        missed += r * r
+        pull += r
+        missing += r > 0
+    slope, bend = 2.0 * (c_negative * slope - c_positive * pull), 2.0 * (c_negative * losing + c_positive * missing)
+    return c_negative * loss + c_positive * missed, slope, bend
+
+
+@kernel()
+def settle_bias(mark, positives, raw, bias, c_positive, c_negative, threshold, goal):
+    """Return the bias that suits the scores of all rows: its optimality condition fails by `goal` at most.
+
+    The slope of the bias sums over more rows than any other, and rows outside the working set count in it: left where
+    the working set put it, the bias alone would often spoil the certificate.
+    """
+    least, best = np.inf, bias
+    for _ in range(_BIAS_STEPS):
+        loss, slope, bend = _bias_slope(mark, positives, raw, bias, c_positive, c_negative)
+        loss += threshold * abs(bias)
+        if not loss < least:
+            break
+        least, best = loss, bias
+        if violation(slope, bias, threshold) <= goal:
+            break
+        bias += newton_step(slope, bend, bias, threshold)
+    return best
 
 
 @kernel()

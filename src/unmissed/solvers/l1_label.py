@@ -65,6 +65,7 @@ class L1Label:
             goal = max(max(0.6 * tol, 0.1 * min(self.gap, 1.0)) * threshold, _ROUGHLY * (self.steepest - threshold))
             before = self.w.copy(), self.bias
             self._descend(goal, seed + self.epochs)
+            self._settle_bias(0.1 * tol * threshold)
             self.rounds += 1
             if self.rounds < max_rounds:
                 self._step_back(*before)
@@ -87,17 +88,16 @@ class L1Label:
         buffers.known[self.n_known : self.n_known + len(new)] = new
         self.n_known += len(new)
         buffers.raw_base[:] = buffers.raw
+        scale = l1_choice.scale_rows(len(self.rows), len(self.positives), *self.costs)
         local = l1_choice.local_columns(
-            problem.X, problem.columns, self.rows, self.features, buffers.name, buffers.place_of
+            problem.X, problem.columns, self.rows, self.features, buffers.name, buffers.place_of, scale
         )
-        signs, costs, slack = l1_choice.set_out(
-            local, len(self.rows), len(self.positives), self.w, self.bias, *self.costs
-        )
+        slack = l1_choice.set_out(local, scale, self.w, self.bias)
         crowd = self.costs[1] * l1_choice.count_crowd(buffers.raw, buffers.mark)
         self.bias, epochs = l1_descend(
+            (problem.X, self.rows, self.features, buffers.name),
             local,
-            signs,
-            costs,
+            scale,
             crowd,
             slack,
             self.w,
@@ -117,6 +117,14 @@ class L1Label:
         buffers.dense[self.features] = self.w
         known = buffers.known[: self.n_known]
         catch_up(self.problem.columns, known, buffers.dense, buffers.reference, buffers.raw, 0.0)
+
+    def _settle_bias(self, goal: float) -> None:
+        """Move the bias to where it is best for the scores of all rows."""
+        problem, buffers = self.problem, self.buffers
+        if problem.use_bias:
+            self.bias = l1_pass.settle_bias(
+                buffers.mark, self.positives, buffers.raw, self.bias, *self.costs, problem.threshold, goal
+            )
 
     def _step_back(self, w_base: Doubles, bias_base: float) -> None:
         """Take in rows that lose now; where these make the objective rise, go only part of the way."""
