@@ -31,4 +31,7 @@ def test_every_link_of_the_readme_leads_to_a_file():
     targets = re.findall(r"\]\(([^)]+)\)", README)
     assert len(targets) > 5
     for target in targets:
-        assert target.startswith("https://") or (ROOT / target).is_file(), target
+        path, _, anchor = target.partition("#")
+        assert target.startswith("https://") or (ROOT / path).is_file(), target
+        headings = re.findall(r"^#+ (.+)", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        assert not anchor or anchor in {re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings}
