@@ -76,7 +76,7 @@ class Label:
     def ascend(self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int) -> None:
         """Go on alone over the working set until an epoch gains at most `tolerance`; X has the rows, `Packed` or not.
 
-        Packed rows leave w off by a little, until `refresh` makes it anew.
+        Packed rows leave w off by a little, until `refresh` computes it again.
         """
         bias, epochs = ascend(
             *X,
@@ -112,7 +112,7 @@ class Label:
         return float(np.sum(a - 0.5 * self.hs * a * a)) - self.penalty - self.centre * self.offset
 
     def refresh(self, design: Design) -> None:
-        """Make w anew of the dual variables, in float64, which ends the drift of updates, and note a lower bound."""
+        """Compute w from the dual variables in float64, which ends the drift of updates, and note a lower bound."""
         a = np.where(self._costs() > 0, self.a, 0).astype(np.float64)
         square = self._weights(design, a, self.w)
         if design.use_bias:
@@ -157,7 +157,7 @@ class Label:
         self.rows = np.empty(0, np.int32)
 
     def recentre(self) -> None:
-        """Let the penalty of a free bias begin anew at the bias reached: a proximal step; the dual stays valid."""
+        """Centre the penalty of a free bias on the bias reached: a proximal step; the dual stays valid."""
         self.centre, self.bias = float(self.bias), np.float32(self.bias + self.offset)
 
     def _costs(self) -> Doubles:
