@@ -41,6 +41,19 @@ def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(capsys, 
     ]
 
 
+def test_what_comes_before_the_first_step_is_not_taken_for_its_pace(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(show.time, "monotonic", lambda: now[0])
+    with show.progress_bar("training labels") as progress:
+        for second, done in ((1000, 0), (1040, 50)):  # a weighting was chosen first
+            now[0] = second
+            progress(done, 200)
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == "training labels: 50 of 200 (25 %) after 17.3 min, about 2 min to go"
+    )
+
+
 def test_ctrl_c_says_what_is_kept_and_how_to_go_on(run, tmp_path, capsys, monkeypatch):
     def stopped(*words, **options):
         raise KeyboardInterrupt

@@ -83,17 +83,18 @@ def progress_bar(description: str) -> Iterator[Progress]:
 
 
 def _log_lines(description: str) -> Progress:
-    """Give a `Progress` that says every half minute how far the work is."""
-    begin = last = time.monotonic()
+    """Give a `Progress` that says every half minute how far the work is, at the pace since its first step."""
+    begin = since = last = time.monotonic()
 
     def tell(done: int, total: int | None) -> None:
-        nonlocal last
+        nonlocal since, last
         now = time.monotonic()
+        since = since if done else now
         if now - last < PAUSE:
             return
         last = now
         share = f" of {total:,} ({100 * done / total:.0f} %)" if total else ""
-        rest = f", about {_span((now - begin) * (total - done) / done)} to go" if total and done else ""
+        rest = f", about {_span((now - since) * (total - done) / done)} to go" if total and done else ""
         say(f"{description}: {done:,}{share} after {_span(now - begin)}{rest}", err=True)
 
     return tell
