@@ -129,10 +129,11 @@ def test_a_real_signal_ends_a_command_in_its_own_words(terminal, run, tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=theirs,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells start background work without it
     ) as process:
         process.stdin.write(b"cod\n")
         process.stdin.flush()
-        while not list(tmp_path.iterdir()):  # the file aside, into which batches go
+        while not list(tmp_path.iterdir()) and process.poll() is None:  # the file aside, into which batches go
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         process.wait(30)

@@ -68,8 +68,8 @@ def test_scikit_learns_checks_pass_but_for_those_listed_with_a_reason(method):
     model = cls(**{name: value for name, value in small.items() if name in cls._get_param_names()})
     if cls.decision_function is Model.decision_function:
         expected = WITHOUT_SCORES
-    else:  # ProXML ends at the optimum itself, and PD-Sparse keeps no weight on data as small as the check's
-        expected = EXPECTED if method in ("proxml", "pd-sparse") else WITH_SCORES
+    else:  # PD-Sparse keeps no weight on data as small as the check's
+        expected = EXPECTED if method == "pd-sparse" else WITH_SCORES
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = estimator_checks.check_estimator(model, on_fail=None, on_skip=None)
