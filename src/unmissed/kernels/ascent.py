@@ -41,46 +41,55 @@ def _full_dot(values, w):
 
 
 @kernel()
-def row_dot(indices, values, w):
+def _feature(word, mask):
+    """Return the feature of a non-zero: the word itself, or what the mask leaves of it where words are packed."""
+    if mask is None:
+        return word
+    return word & mask
+
+
+@kernel()
+def row_dot(words, values, w, mask=None):
     """Return x.w of one row: four partial sums in a fixed order, unsigned indices to skip wrap-around checks.
 
     A row as long as w has every feature, in order (`arrange.reorder` sees to it), and needs no indices.
     """
-    if indices.shape[0] == w.shape[0]:
+    if words.shape[0] == w.shape[0]:
         return _full_dot(values, w)
     s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
-    quads = indices.shape[0] // 4
+    quads = words.shape[0] // 4
     for quad in range(quads):
         at = np.uint64(4 * quad)
         at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
-        s0 += values[at] * w[indices[at]]
-        s1 += values[at1] * w[indices[at1]]
-        s2 += values[at2] * w[indices[at2]]
-        s3 += values[at3] * w[indices[at3]]
-    for at in range(4 * quads, indices.shape[0]):
-        s0 += values[at] * w[indices[at]]
+        s0 += values[at] * w[_feature(words[at], mask)]
+        s1 += values[at1] * w[_feature(words[at1], mask)]
+        s2 += values[at2] * w[_feature(words[at2], mask)]
+        s3 += values[at3] * w[_feature(words[at3], mask)]
+    for at in range(4 * quads, words.shape[0]):
+        s0 += values[at] * w[_feature(words[at], mask)]
     return (s0 + s1) + (s2 + s3)
 
 
 @kernel()
-def row_add(indices, values, factor, w):
-    """Add factor * x to w; the indices of a row differ from one another, so four can be in flight at once."""
-    if indices.shape[0] == w.shape[0]:
+def row_add(words, values, factor, w, mask=None):
+    """Add factor * x to w; the features of a row differ from one another, so four can be in flight at once."""
+    if words.shape[0] == w.shape[0]:
         for at in range(w.shape[0]):
             w[at] += factor * values[at]
         return
-    quads = indices.shape[0] // 4
+    quads = words.shape[0] // 4
     for quad in range(quads):
         at = np.uint64(4 * quad)
         at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
-        i0, i1, i2, i3 = indices[at], indices[at1], indices[at2], indices[at3]
+        i0, i1 = _feature(words[at], mask), _feature(words[at1], mask)
+        i2, i3 = _feature(words[at2], mask), _feature(words[at3], mask)
         n0 = w[i0] + factor * values[at]
         n1 = w[i1] + factor * values[at1]
         n2 = w[i2] + factor * values[at2]
         n3 = w[i3] + factor * values[at3]
         w[i0], w[i1], w[i2], w[i3] = n0, n1, n2, n3
-    for at in range(4 * quads, indices.shape[0]):
-        w[indices[at]] += factor * values[at]
+    for at in range(4 * quads, words.shape[0]):
+        w[_feature(words[at], mask)] += factor * values[at]
 
 
 @kernel()
@@ -93,46 +102,6 @@ def pack(features, values, n_bits, words):
         feature, size = np.int64(features[at]), np.int64(values[at]) & 0x7FFFFFFF
         first = max((size - feature + (1 << (n_bits - 1))) >> n_bits, 0)
         words[at] = (np.int64(values[at]) & 0x80000000) | (first << n_bits) | feature
-
-
-@kernel()
-def _packed_dot(words, values, mask, w):
-    """Return x.w of one row, as `row_dot` does; a feature is what the mask leaves of a word."""
-    if words.shape[0] == w.shape[0]:
-        return _full_dot(values, w)
-    s0, s1, s2, s3 = _ZERO, _ZERO, _ZERO, _ZERO
-    quads = words.shape[0] // 4
-    for quad in range(quads):
-        at = np.uint64(4 * quad)
-        at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
-        s0 += values[at] * w[words[at] & mask]
-        s1 += values[at1] * w[words[at1] & mask]
-        s2 += values[at2] * w[words[at2] & mask]
-        s3 += values[at3] * w[words[at3] & mask]
-    for at in range(4 * quads, words.shape[0]):
-        s0 += values[at] * w[words[at] & mask]
-    return (s0 + s1) + (s2 + s3)
-
-
-@kernel()
-def _packed_add(words, values, mask, factor, w):
-    """Add factor * x to w, as `row_add` does; a feature is what the mask leaves of a word."""
-    if words.shape[0] == w.shape[0]:
-        for at in range(w.shape[0]):
-            w[at] += factor * values[at]
-        return
-    quads = words.shape[0] // 4
-    for quad in range(quads):
-        at = np.uint64(4 * quad)
-        at1, at2, at3 = at + np.uint64(1), at + np.uint64(2), at + np.uint64(3)
-        i0, i1, i2, i3 = words[at] & mask, words[at1] & mask, words[at2] & mask, words[at3] & mask
-        n0 = w[i0] + factor * values[at]
-        n1 = w[i1] + factor * values[at1]
-        n2 = w[i2] + factor * values[at2]
-        n3 = w[i3] + factor * values[at3]
-        w[i0], w[i1], w[i2], w[i3] = n0, n1, n2, n3
-    for at in range(4 * quads, words.shape[0]):
-        w[words[at] & mask] += factor * values[at]
 
 
 @kernel()
@@ -169,7 +138,7 @@ def _epoch(indptr, words, values, mask, norms, use_bias, rows, signs, hs, a, w, 
             _ask(indptr, words, values, mask, rows[order[place + _AHEAD]])
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
         old, sign = a[at], signs[at]
-        gradient = sign * (_packed_dot(words[begin:end], values[begin:end], mask, w) + bias) - _ONE + old * hs[at]
+        gradient = sign * (row_dot(words[begin:end], values[begin:end], w, mask) + bias) - _ONE + old * hs[at]
         if old == _ZERO and gradient >= _ZERO:
             continue
         curvature = norms[rows[at]] + hs[at]
@@ -177,7 +146,7 @@ def _epoch(indptr, words, values, mask, norms, use_bias, rows, signs, hs, a, w, 
         more = -np.float64(step) * (gradient + np.float32(0.5) * curvature * step)
         if more > least:
             a[at] = old + step
-            _packed_add(words[begin:end], values[begin:end], mask, step * sign, w)
+            row_add(words[begin:end], values[begin:end], step * sign, w, mask)
             bias += use_bias * (step * sign)
             gain += more
     return bias, gain
