@@ -10,7 +10,7 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.ascent import _shuffle
-from unmissed.kernels.l1_face import face_step, find_face, has_left
+from unmissed.kernels.l1_face import bias_slope, face_step, find_face, has_left
 
 _SUFFICIENT = 0.01  # the share of the promised decrease that a step must keep
 _HALVINGS = 30
@@ -97,14 +97,7 @@ def _descend(places, entries, slack, slope, bend, weight, threshold):
 @kernel()
 def _descend_bias(scale, crowd, slack, bias, threshold):
     """Move the bias downhill; return it, its violation and the change. The crowd costs `crowd` max(0, 1 + b)^2."""
-    slope, bend = 0.0, 0.0
-    for row in range(slack.shape[0]):
-        if slack[row] > 0:
-            slope -= 2.0 * scale[row] * slack[row]
-            bend += 2.0 * scale[row] * scale[row]
-    if 1.0 + bias > 0:
-        slope += 2.0 * crowd * (1.0 + bias)
-        bend += 2.0 * crowd
+    slope, bend = bias_slope(scale, crowd, slack, bias, 0.0)
     wrong = violation(slope, bias, threshold)
     step = newton_step(slope, bend, bias, threshold)
     if step == 0:

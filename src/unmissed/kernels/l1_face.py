@@ -323,6 +323,23 @@ def _search(local, scale, crowd, slack, w, bias, support, slopes, slope_bias, d,
 
 
 @kernel()
+def bias_slope(scale, crowd, slack, bias, slope):
+    """Return `slope` with the derivative of the loss in the bias, and the second one.
+
+    The crowd costs `crowd` max(0, 1 + b)^2.
+    """
+    bend = 0.0
+    for row in range(slack.shape[0]):
+        if slack[row] > 0:
+            slope -= 2.0 * scale[row] * slack[row]
+            bend += 2.0 * scale[row] * scale[row]
+    if 1.0 + bias > 0:
+        slope += 2.0 * crowd * (1.0 + bias)
+        bend += 2.0 * crowd
+    return slope, bend
+
+
+@kernel()
 def face_step(local, face, scale, crowd, slack, w, bias, use_bias, threshold):
     """Do one Newton step among the weights that are not 0; return the bias and by how much the objective changed.
 
@@ -332,14 +349,7 @@ def face_step(local, face, scale, crowd, slack, w, bias, use_bias, threshold):
     if products.shape[0] > 0:
         update_products(by_row, slack, counted, products)
     slopes, bends, beside = _slopes(local, scale, slack, w, support, threshold)
-    slope_bias, bend_bias = threshold if bias > 0 else -threshold, 0.0
-    for row in range(slack.shape[0]):
-        if slack[row] > 0:
-            slope_bias -= 2.0 * scale[row] * slack[row]
-            bend_bias += 2.0 * scale[row] * scale[row]
-    if 1.0 + bias > 0:
-        slope_bias += 2.0 * crowd * (1.0 + bias)
-        bend_bias += 2.0 * crowd
+    slope_bias, bend_bias = bias_slope(scale, crowd, slack, bias, threshold if bias > 0 else -threshold)
     scaling, scaling_bias = np.zeros(support.shape[0]), 0.0
     for at in range(support.shape[0]):
         if w[support[at]] != 0 and bends[at] > _LEAST:  # no row that loses: left to coordinate descent
