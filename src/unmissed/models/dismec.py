@@ -19,7 +19,7 @@ from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 _CHOICE = "choice/weighting"
-_CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail", "balanced")
+CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail", "balanced")
 
 
 class DiSMEC(OneVsRest):
@@ -195,7 +195,7 @@ class ChoiceTask:
 
         model = shared.model
         sampling = Sampling(seed=int(model.random_state))
-        found = choose(model, shared.rows, {"weighting": _CANDIDATES}, sampling=sampling, progress=shared.progress)
+        found = choose(model, shared.rows, {"weighting": CANDIDATES}, sampling=sampling, progress=shared.progress)
         return Piece(self.key, facts=found.to_json())
 
 
@@ -203,7 +203,7 @@ def _chosen(piece: Piece) -> WeightingName:
     """Return the weighting that was chosen, or refuse a piece that names none."""
     params = piece.facts.get("params")
     chosen = params.get("weighting") if isinstance(params, dict) else None
-    for name in ("none", *_CANDIDATES):
+    for name in ("none", *CANDIDATES):
         if name == chosen:
             return name
     raise piece.damaged("it names no weighting that can have been chosen")

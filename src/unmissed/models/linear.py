@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +32,28 @@ _SCORING: dict[str, tuple[Any, int]] = {
 }
 _LAYOUT = _SCORING | {"objective": (np.float64, 1), "gap": (np.float64, 1), "epochs": (np.int32, 1)}
 _LABELS = 256  # of a shard, unless somebody says otherwise
+_N_LABELS: Callable[[Shard], int] = attrgetter("n_labels")
+T = TypeVar("T")
 
 
 def label_key(first: int) -> str:
     """Return the key of the piece whose labels begin at `first`."""
     return f"labels/{first:08d}"
+
+
+def walk_labels(
+    n_labels: int, get: Callable[[str], Piece | None], read: Callable[[Piece, int], T], count: Callable[[T], int]
+) -> Iterator[T]:
+    """Read the pieces of all labels one after the other, each with the number of its first label; refuse a gap."""
+    first = 0
+    while first < n_labels:
+        piece = get(label_key(first))
+        if piece is None:
+            raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
+        yield (found := read(piece, first))
+        first += count(found)
+    if first != n_labels:
+        raise InputError(f"pieces hold {first} labels, expected {n_labels}; the run is damaged")
 
 
 def shard_piece(shard: Shard) -> Piece:
@@ -90,19 +109,6 @@ def _check_places(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_featur
         raise piece.damaged(f"it has a feature out of order or not below {n_features}")
 
 
-def _weights(pieces: OnDisk, n_labels: int) -> Iterator[Shard]:
-    """Open the weights of all labels, one shard after the other."""
-    first = 0
-    while first < n_labels:
-        piece = pieces.get(label_key(first), _SCORING)
-        if piece is None:
-            raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
-        yield (shard := open_weights(piece, first))
-        first += shard.n_labels
-    if first != n_labels:
-        raise InputError(f"pieces hold {first} labels, expected {n_labels}; the run is damaged")
-
-
 class Linear(Model):
     """Scores are w.x + b: ranking, thresholds, certificates and explanations of models kept in shards of labels."""
 
@@ -113,19 +119,10 @@ class Linear(Model):
     ranker_: Ranker
 
     def _open(self, pieces: Pieces) -> None:
-        shards: list[Shard] = []
-        first = 0
-        while first < self.n_labels_:
-            piece = pieces.get(label_key(first))
-            if piece is None:
-                raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
-            shards.append(open_shard(piece, first, self.n_features_in_))
-            first += shards[-1].n_labels
-        if first != self.n_labels_:
-            raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
-        self.shards_ = shards
+        read = partial(open_shard, n_features=self.n_features_in_)
+        self.shards_ = list(walk_labels(self.n_labels_, pieces.get, read, _N_LABELS))
         self.by_label_ = None
-        self.ranker_ = Ranker(shards, self.n_features_in_)
+        self.ranker_ = Ranker(self.shards_, self.n_features_in_)
 
     @classmethod
     def rank_once(
@@ -139,7 +136,8 @@ class Linear(Model):
         if not (little and isinstance(pieces, OnDisk) and "numba" not in sys.modules):
             return super().rank_once(params, pieces, n_features, n_labels, X, k)
         try:
-            return scoring.rank_one(rows, _weights(pieces, n_labels), check_k(k))
+            weights = walk_labels(n_labels, partial(pieces.get, names=_SCORING), open_weights, _N_LABELS)
+            return scoring.rank_one(rows, weights, check_k(k))
         except (IndexError, ValueError) as error:
             raise InputError(f"{pieces.path}: damaged: a piece has weights of a label that it does not have") from error
 

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
 from unmissed.models.base import Model
-from unmissed.models.linear import label_key
+from unmissed.models.linear import label_key, walk_labels
 from unmissed.models.rows import Rows
 from unmissed.ranking import Ranking
 
@@ -60,17 +59,8 @@ class Popularity(Model):
             work.run([CountTask(first, rows.n_labels)], Counted(rows))
 
     def _open(self, pieces: Pieces) -> None:
-        found = [np.zeros(0, np.int64)]
-        first = 0
-        while first < self.n_labels_:
-            piece = pieces.get(label_key(first))
-            if piece is None:
-                raise InputError(f"the piece {label_key(first)} is missing; the run is damaged")
-            found.append(_counts_of(piece))
-            first += found[-1].size
-        self.counts_ = np.concatenate(found)
-        if self.counts_.size != self.n_labels_:
-            raise InputError(f"pieces hold {first} labels, expected {self.n_labels_}; the run is damaged")
+        found = walk_labels(self.n_labels_, pieces.get, lambda piece, _: _counts_of(piece), len)
+        self.counts_ = np.concatenate([np.zeros(0, np.int64), *found])
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k most frequent labels, the same ones for each row; equal counts in rising order of label."""

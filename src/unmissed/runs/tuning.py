@@ -9,12 +9,13 @@ from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.choosing import QUICK, Choice, Goal, Sampling, choose
+from unmissed.models.dismec import CANDIDATES
 from unmissed.models.parameters import Parameter, parameters_of
 from unmissed.models.registry import find_model, make_model
 from unmissed.progress import Progress, silent
 
 TRIES: dict[str, tuple[Any, ...]] = {
-    "weighting": ("none", "surrogate", "tail", "floored-tail", "balanced"),
+    "weighting": ("none", *CANDIDATES),
     "C": (0.1, 0.3, 1.0, 3.0, 10.0),
 }
 """What is tried of these parameters where nobody says."""
