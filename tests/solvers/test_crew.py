@@ -3,6 +3,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from unmissed.solvers.crew import Crew
@@ -85,3 +86,24 @@ def test_the_largest_item_is_done_first():
 
     Crew(1).run(step, 0)
     assert done == [0, 9, 5, 3]
+
+
+def test_items_of_two_jobs_are_never_compared():
+    crew, both, lock, done = Crew(3), threading.Barrier(2), threading.Lock(), []
+
+    def step(item):
+        if item is None:
+            both.wait()
+            return [(1, np.arange(2)) for _ in range(20)]
+        time.sleep(0.001)
+        with lock:
+            done.append(threading.current_thread().name)
+        return []
+
+    jobs = [threading.Thread(target=crew.run, args=(step, None)) for _ in range(2)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert len(done) == 40
+    assert "unmissed-helper" in done, "a helper chose between two jobs whose next items are as large and as old"

@@ -65,7 +65,8 @@ class Crew:
                 if not self._jobs:
                     self._helping -= 1
                     return
-                job = min((job for job in self._jobs if job.todo), key=lambda job: job.todo[0])
+                waiting = [job for job in self._jobs if job.todo]
+                job = min(waiting, key=lambda job: job.todo[0][0])  # by size alone: items have no order
                 item = job.take()
                 self._free -= 1
             self._do(job, item)
