@@ -169,9 +169,10 @@ def test_propensity_costs_raise_the_scores_of_rare_labels(problem):
 def test_unit_rows_equal_rows_scaled_beforehand(problem):
     X, Y = problem
     scaled = normalize(X.astype(np.float64)).astype(np.float32)
-    inside, before = DiSMEC(n_jobs=1).fit(10 * X, Y), DiSMEC(unit_rows=False, n_jobs=1).fit(scaled, Y)
+    exact = {"tol": 1e-6, "n_jobs": 1}  # rows are rounded differently, so only the optimum is the same
+    inside, before = DiSMEC(**exact).fit(10 * X, Y), DiSMEC(**exact, unit_rows=False).fit(scaled, Y)
     for rows in (5, 150):
-        assert inside.rank(3 * X[:rows], 5).scores == pytest.approx(before.rank(scaled[:rows], 5).scores, abs=1e-4)
+        assert inside.rank(3 * X[:rows], 5).scores == pytest.approx(before.rank(scaled[:rows], 5).scores, abs=1e-3)
     empty = inside.decision_function(sp.csr_matrix((1, X.shape[1])), [0])
     assert np.isfinite(empty).all(), "an empty row has no length to divide by"
 

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 
 from tests.solvers.problems import make_problem, solve
-from unmissed.kernels.ascent import ascend, pack
+from unmissed.kernels.ascent import _step, ascend, best_shift, pack
 from unmissed.solvers import packed
 from unmissed.solvers.design import lay_out
 from unmissed.solvers.packed import Packed
@@ -33,18 +35,127 @@ def test_an_epoch_solves_for_one_variable_after_the_other(exact):
     X, _ = make_problem(3, n_samples=40, n_features=14, n_labels=1)
     design = lay_out(X, bias=True, seed=0)
     laid = Packed(design)
-    rows, signs, hs = np.arange(40, dtype=np.int32), np.ones(40, np.float32), np.full(40, 0.5, np.float32)
+    rows, signs, sides = np.arange(40, dtype=np.int32), np.ones(40), (5, np.float32(0.3), np.float32(0.5))
     signs[5:] = -1
+    hs = np.where(signs > 0, 0.3, 0.5)
     a, w = np.zeros(40, np.float32), np.zeros(design.n_features, np.float32)
-    arguments = (design.norms, design.use_bias, rows, signs, hs, a, w, np.float32(0), 0.0, 200, 1)
-    bias, _ = ascend(*(laid.exact if exact else laid.rows), *arguments)
+    pairs = np.zeros(2 * design.n_features, np.float32)
+    arguments = (design.norms, design.use_bias, rows, sides, a, w, pairs, np.float32(0), 0.0, 0.0, 200, 1)
+    bias, square, _ = ascend(*(laid.exact if exact else laid.rows), *arguments)
     dense = np.zeros((40, design.n_features))
     dense[np.repeat(np.arange(40), np.diff(design.indptr)), design.indices] = design.values
     gradient = signs * (dense @ (dense.T @ (a * signs)) + np.sum(a * signs)) - 1 + hs * a
     assert bias == pytest.approx(np.sum(a * signs), abs=1e-4)
+    assert square == pytest.approx(w @ w, rel=1e-3 if exact else 0.02)
     limit = 1e-4 if exact else 1e-3
     assert np.abs(np.where(a > 0, gradient, np.minimum(gradient, 0))).max() < limit
     assert (a > 0).any()
+
+
+@pytest.mark.kernel
+@settings(deadline=None)
+@given(
+    gradient=st.floats(-3, 3),
+    curvature=st.floats(0.5, 3),
+    old=st.floats(0, 2),
+    along=st.floats(-3, 3),
+    bend=st.floats(0.1, 100),
+    negative=st.booleans(),
+)
+def test_a_step_and_the_growth_of_all_negatives_are_the_best_together(gradient, curvature, old, along, bend, negative):
+    share = old if negative else 0.0
+    step, growth, both = _step(gradient, curvature, old, share, along, bend, 1.0)
+    if both == curvature:
+        assert step == pytest.approx(max(-gradient / curvature, -old), abs=1e-6)
+        assert growth == pytest.approx(0, abs=1e-6)
+        return
+    assert along * step + bend * growth == pytest.approx(0, abs=1e-9)
+    left = gradient + curvature * step + along * growth
+    now = old + step + share * growth
+    assert now >= -1e-12
+    assert left == pytest.approx(0, abs=1e-9) or (left > 0 and now == pytest.approx(0, abs=1e-12))
+    gain = -(gradient * step + 0.5 * curvature * step**2 + along * step * growth + 0.5 * bend * growth**2)
+    assert -step * (gradient + 0.5 * both * step) == pytest.approx(gain, abs=1e-9)
+
+
+def _crowd(free):
+    """Negatives that resemble one another, a few positives, and the arguments of `ascend`."""
+    rng = np.random.default_rng(5)
+    rows = 0.9 * rng.random(40) + 0.1 * rng.standard_normal((150, 40)) * (rng.random((150, 40)) < 0.3)
+    X = sp.csr_matrix((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32))
+    design = lay_out(X, bias=True, seed=0)
+    signs = np.where(np.arange(150) < 4, 1, -1).astype(np.float32)
+    centre = np.float32(-0.5 if free else 0)
+    return design, signs, (4, np.float32(0.5), np.float32(0.5)), centre
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
+    design, signs, sides, bias = _crowd(free)
+    centre = float(bias)
+    a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
+    pairs = np.zeros(2 * design.n_features, np.float32)
+    dense = np.zeros((150, design.n_features))
+    dense[np.repeat(np.arange(150), np.diff(design.indptr)), design.indices] = design.values
+    duals = []
+    for _ in range(6):
+        rows = np.arange(150, dtype=np.int32)
+        X = *Packed(design).exact, design.norms, design.use_bias
+        bias, square, _ = ascend(*X, rows, sides, a, w, pairs, bias, float(w @ w), 0.0, 1, 3)
+        assert (a >= 0).all()
+        assert square == pytest.approx(w @ w, rel=1e-4)
+        offset = float(np.sum(a * signs))
+        assert w == pytest.approx(dense.T @ (a * signs), abs=1e-4)
+        assert bias == pytest.approx(centre + offset, abs=1e-4)
+        duals.append(np.sum(a - 0.25 * a * a) - 0.5 * w @ w - 0.5 * offset**2 - centre * offset)
+    assert np.all(np.diff(duals) > -1e-4)
+    gradient = signs * (dense @ w + bias) - 1 + 0.5 * a
+    assert np.abs(np.where(a > 0, gradient, np.minimum(gradient, 0))).max() < 1e-4
+
+
+def test_negatives_that_resemble_one_another_take_few_epochs():
+    design, _, sides, bias = _crowd(False)
+    a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
+    pairs = np.zeros(2 * design.n_features, np.float32)
+    rows = np.arange(150, dtype=np.int32)
+    arguments = *Packed(design).exact, design.norms, design.use_bias, rows, sides, a, w, pairs
+    bias, square, _ = ascend(*arguments, bias, 0.0, 0.1, 1, 3)
+    _, _, epochs = ascend(*arguments, bias, square, 1e-6, 200, 3)
+    assert epochs <= 4  # 6 where each goes its own way
+
+
+def test_weights_that_are_long_beside_the_working_set_stay_together():
+    X = sp.csr_matrix(np.eye(3, 60, dtype=np.float32))
+    design = lay_out(sp.vstack([X, sp.csr_matrix(np.eye(60, dtype=np.float32))]).tocsr(), bias=True, seed=0)
+    rows = np.sort(design.place_of_row[:3])
+    signs, sides = np.array([1, -1, -1], np.float32), (1, np.float32(0.5), np.float32(0.5))
+    w, pairs = np.zeros(60, np.float32), np.full(120, np.nan, np.float32)
+    a, bias = np.full(3, 0.1, np.float32), np.float32(-0.1)
+    for at, row in enumerate(rows):
+        w[design.indices[design.indptr[row]]] += signs[at] * a[at]
+    X = *Packed(design).exact, design.norms, design.use_bias
+    bias, square, _ = ascend(*X, rows, sides, a, w, pairs, bias, float(w @ w), 0.0, 99, 1)
+    assert np.isnan(pairs).all()
+    assert square == pytest.approx(w @ w, rel=1e-4)
+    Q = np.outer(signs, signs) + 1.5 * np.eye(3)  # rows have one feature each, their own, and the bias
+    assert Q @ a == pytest.approx(np.ones(3), abs=1e-4)
+    assert bias == pytest.approx(signs @ a, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 2**32 - 1), n_positives=st.integers(0, 30), cost=st.sampled_from([0.1, 1.0, 20.0]))
+def test_the_best_shift_of_the_bias_is_where_the_objective_is_least(seed, n_positives, cost):
+    rng = np.random.default_rng(seed)
+    slack, scores = rng.exponential(0.3, 200).astype(np.float32), rng.normal(0, 1, n_positives)
+
+    def objective(shift):
+        missed = np.maximum(0, 1 - scores - shift) ** 2
+        return 0.5 * (shift - 0.4) ** 2 + 0.7 * np.sum(np.maximum(0, slack + shift) ** 2) + cost * np.sum(missed)
+
+    shift = best_shift(slack, scores, cost, 0.7, -0.4)
+    assert shift <= 0
+    best = minimize_scalar(objective, bounds=(-5, 0), method="bounded", options={"xatol": 1e-9}).x
+    assert objective(shift) <= objective(best) + 1e-4
 
 
 def test_too_many_features_for_words_are_solved_as_they_are(monkeypatch):

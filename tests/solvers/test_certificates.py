@@ -7,6 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.solvers.problems import dense_weights, solve
+from unmissed.solvers.design import lay_out
+from unmissed.solvers.label import Label, Start
+from unmissed.solvers.newton import Newton
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 WIDE = np.longdouble
@@ -107,3 +110,32 @@ def test_bits_of_labels_that_newton_solves_do_not_depend_on_the_labels_beside():
     alone = solve(SquaredHinge(), X, Y[:, :1])
     assert alone.objective[0] == together.objective[0]
     assert np.array_equal(dense_weights(alone, 8)[0], dense_weights(together, 8)[0])
+
+
+@pytest.mark.parametrize("seed", [30, 50, 78, 274])
+def test_long_rows_of_few_features_do_not_run_away(seed):
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((40, 1 + seed % 2)) * 5e4 * 10 ** rng.uniform(-1, 1)).astype(np.float32)
+    y = X[:, 0] + X.std() * 3 * rng.standard_normal(40) > 0
+    costs = np.array([0.02])
+    shard = solve(SquaredHinge(fit_bias=False), sp.csr_matrix(X), sp.csr_matrix(y[:, None]), costs, negative=costs)
+    assert shard.gap[0] <= 1e-3
+
+
+def test_newton_begins_at_0_where_coordinate_ascent_left_the_range_of_numbers():
+    X = sp.csr_matrix(np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32))
+    design = lay_out(X, bias=True, seed=0)
+    start = Start(
+        np.zeros(4, np.float32), 0.0, np.float32(0), False, 0.0, np.empty(0, np.int32), np.empty(0, np.float32)
+    )
+    label = Label(0, np.arange(5, dtype=np.int32), (1.0, 1.0), start, 0)
+    label.w, label.bias = np.full(4, np.nan, np.float32), np.float32(np.inf)
+    Newton(design, label).solve(1e-6)
+    assert label.gap <= 1e-6
+
+
+@pytest.mark.parametrize("fit_bias", [True, False])
+def test_rows_too_short_for_sweeps_are_certified(fit_bias):
+    X = 1e-20 * np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    shard = solve(SquaredHinge(fit_bias=fit_bias), sp.csr_matrix(X), sp.csr_matrix(np.arange(20)[:, None] < 5))
+    assert shard.gap[0] <= 1e-3

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.solvers.problems import make_problem
-from unmissed.kernels.near import bounds_of, list_near, round_rows, round_weights
+from unmissed.kernels.near import bounds_of, list_near, round_rows
+from unmissed.kernels.transpose import round_weights
 from unmissed.kernels.vectors import LANES
 from unmissed.solvers.design import lay_out
 from unmissed.solvers.passes import ALONE, Passes, Rounded
@@ -22,6 +23,15 @@ class Label:
     positives: np.ndarray
     w: np.ndarray
     bias: np.float32
+    known: float = 1.0  # of |w|^2
+
+    @property
+    def square(self):
+        return self.known * square(self.w)
+
+
+def square(w):
+    return float(w.astype(np.float64) @ w.astype(np.float64))
 
 
 def near(X, W, bias, positive_row=None):
@@ -31,7 +41,7 @@ def near(X, W, bias, positive_row=None):
     numbers, *bounds = np.empty(X.nnz, np.int16), *(np.empty(n, np.float32) for _ in range(3))
     indptr = X.indptr.astype(np.int64)
     round_rows(indptr, X.data, numbers, *bounds)
-    of_lanes = np.array([bounds_of(w, b) for w, b in zip(W, bias, strict=True)]).T
+    of_lanes = np.array([bounds_of(square(w), b) for w, b in zip(W, bias, strict=True)]).T
     rounded = np.empty((d, LANES), np.int16)
     round_weights(W, np.ascontiguousarray(of_lanes[0]), rounded)
     has = np.zeros(n, bool)
@@ -41,7 +51,7 @@ def near(X, W, bias, positive_row=None):
     of_lanes = np.ascontiguousarray(of_lanes, np.float32)
     bounds = tuple(bounds)
     indices = X.indices.astype(np.uint32)
-    list_near(indptr, indices, numbers, bounds, rounded, bias, of_lanes, starts, lanes, rows, slack, count)
+    list_near(0, indptr, indices, numbers, bounds, rounded, bias, of_lanes, (starts, lanes), rows, slack, count)
     return [(rows[lane, : count[lane]], slack[lane, : count[lane]]) for lane in range(LANES)]
 
 
@@ -91,36 +101,109 @@ def test_rows_that_float32_cannot_judge_are_listed():
     assert len(near(rows, np.full((LANES, 3), 1e20, np.float32), np.full(LANES, -1.5, np.float32))[0][0]) == 4
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
-def test_passes_give_the_same_bits_in_lanes_and_alone(exact, scale):
-    X, _ = make_problem(5, n_samples=120, n_features=30)
-    X = sp.csr_matrix(X * np.float32(scale))
+@pytest.mark.kernel
+def test_rows_are_listed_by_their_own_numbers_from_any_part():
+    """What is done in two parts is what is done in one."""
+    X, _ = make_problem(5, n_samples=90, n_features=30)
     design = lay_out(X, bias=True, seed=0)
     passes = Passes(design, Rounded(design))
+    labels = _labels(design, 20)
+    arguments = passes.into_lanes(labels, np.full(20, 1e-3)), np.full((4, LANES), 1e-3, np.float32)
+    arguments = *arguments[0], arguments[1], passes.lanes_of_rows(labels)
+    whole, first, second = (
+        [(rows.tolist(), slack.tolist()) for rows, slack in passes._near(part, passes.rounded.bounds, *arguments)]
+        for part in (slice(0, 90), slice(0, 40), slice(40, 90))
+    )
+    assert sum(len(rows) for rows, _ in whole) > 90
+    for lane in range(LANES):
+        assert whole[lane] == tuple(one + other for one, other in zip(first[lane], second[lane], strict=True))
+
+
+def _labels(design, n, scale=1.0):
     rng = np.random.default_rng(1)
-    labels = [
+    return [
         Label(
-            np.sort(rng.choice(120, 4, replace=False)).astype(np.int32),
+            np.sort(rng.choice(design.n_samples, 4, replace=False)).astype(np.int32),
             (rng.standard_normal(design.n_features) / scale).astype(np.float32),
             np.float32(rng.normal(-1, 0.1)),
         )
-        for _ in range(20)
+        for _ in range(n)
     ]
+
+
+def _by_the_book(design, label, more=0.0):
+    """By how much each row is violated, in float64, or would be if its score were larger."""
+    dense = np.zeros((design.n_samples, design.n_features))
+    dense[np.repeat(np.arange(design.n_samples), np.diff(design.indptr)), design.indices] = design.values
+    over = np.maximum(0, 1 + dense @ label.w.astype(np.float64) + label.bias + more)
+    over[label.positives] = 0
+    return over
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
+def test_exact_passes_give_the_same_bits_in_lanes_and_alone(scale):
+    X, _ = make_problem(5, n_samples=120, n_features=30)
+    design = lay_out(sp.csr_matrix(X * np.float32(scale)), bias=True, seed=0)
+    passes = Passes(design, Rounded(design))
+    labels = _labels(design, 20, scale)
     labels[3].w[:] = 0
-    dense = np.zeros((120, design.n_features))
-    dense[np.repeat(np.arange(120), np.diff(design.indptr)), design.indices] = design.values
     assert len(labels) > ALONE
-    together = [(loss, rows.copy(), slack.copy()) for loss, rows, slack in passes.slack(labels, exact)]
+    together = [(loss, rows.copy(), slack.copy()) for loss, rows, slack in passes.exact(labels)]
     for label, (loss, rows, slack) in zip(labels, together, strict=True):
-        ((loss_alone, rows_alone, slack_alone),) = passes.slack([label], exact)
+        ((loss_alone, rows_alone, slack_alone),) = passes.exact([label])
         assert loss == loss_alone
         assert np.array_equal(rows, rows_alone)
         assert np.array_equal(slack, slack_alone)
-        over = np.maximum(0, 1 + dense @ label.w.astype(np.float64) + label.bias)
-        over[label.positives] = 0
-        if exact:
-            assert loss == pytest.approx((over**2).sum(), rel=1e-12)
-            assert np.array_equal(rows, np.flatnonzero(over > 0))
-        elif scale == 1:
-            assert loss == pytest.approx((over**2).sum(), rel=0.01)
+        over = _by_the_book(design, label)
+        assert loss == pytest.approx((over**2).sum(), rel=1e-12)
+        assert np.array_equal(rows, np.flatnonzero(over > 0))
+
+
+@pytest.mark.parametrize("n_samples", [120, 3000])
+@pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
+def test_rough_passes_give_the_same_bits_in_lanes_and_alone(scale, n_samples):
+    X, _ = make_problem(5, n_samples=n_samples, n_features=30)
+    design = lay_out(sp.csr_matrix(X * np.float32(scale)), bias=True, seed=0)
+    passes = Passes(design, Rounded(design))
+    labels = _labels(design, 20, scale)
+    labels[3].w[:] = 0
+    seen = {}
+
+    def least(label, slack, share):
+        seen.setdefault(id(label), []).append((slack.copy(), share))
+        return float(np.quantile(slack, 0.5)) if len(slack) else 0.0
+
+    together = [(rows.copy(), slack.copy()) for rows, slack in passes.rough(labels, least)]
+    assert len(labels) > ALONE
+    for label, (rows, slack) in zip(labels, together, strict=True):
+        ((rows_alone, slack_alone),) = passes.rough([label], least)
+        assert np.array_equal(rows, rows_alone)
+        assert np.array_equal(slack, slack_alone)
+        (sample, share), (again, _) = seen[id(label)]
+        assert np.array_equal(sample, again)
+        assert share == pytest.approx(1 if n_samples == 120 else 1024 / 3000)
+        if scale != 1:
+            continue
+        over, close = _by_the_book(design, label), 1e-3 * float(1 + np.linalg.norm(label.w))
+        last = over[n_samples - round(share * n_samples) :]
+        assert np.sum(last > close) <= len(sample) <= np.sum(_by_the_book(design, label, close)[-len(last) :] > 0)
+        assert sample.max(initial=0) == pytest.approx(last.max(), abs=close)
+        limit = least(label, sample, share)
+        assert set(np.flatnonzero(over > limit + close)) <= set(rows) <= set(np.flatnonzero(over > limit - close))
+
+
+def test_rough_passes_are_the_same_in_lanes_and_alone_where_sums_wrap_around():
+    n = 400
+    X = sp.csr_matrix(np.tile(np.random.default_rng(0).random((1, 9)).astype(np.float32), (n, 1)))
+    design = lay_out(X, bias=True, seed=0)
+    passes = Passes(design, Rounded(design))
+    labels = _labels(design, 8)
+    for label in labels:
+        label.w[:] = design.values[:9] * 2
+        label.known = 0.1
+    together = [(rows.tolist(), slack.tolist()) for rows, slack in passes.rough(labels, lambda *_: 0.0)]
+    (step, *_), *_ = [bounds_of(label.square, 0.0) for label in labels]
+    assert float(design.values[:9] @ labels[0].w) / step * 50_000 > 2**31 * np.linalg.norm(design.values[:9])
+    for label, found in zip(labels, together, strict=True):
+        ((rows, slack),) = passes.rough([label], lambda *_: 0.0)
+        assert (rows.tolist(), slack.tolist()) == found

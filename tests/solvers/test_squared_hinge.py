@@ -1,6 +1,8 @@
 """The solver reaches the optimum, says so truthfully, and gives the same bits however labels are grouped."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -50,12 +52,12 @@ def test_every_label_of_any_problem_is_certified(seed, n_samples, cost):
 
 def test_costs_of_one_give_linear_svc():
     X, Y = make_problem(3)
-    shard = solve(EXACT, X, Y)
+    shard = solve(replace(EXACT, tol=1e-6), X, Y)
     ours = X @ dense_weights(shard, X.shape[1]).T + shard.bias
     for label in range(Y.shape[1]):
         y = Y[:, [label]].toarray().ravel()
         theirs = LinearSVC(C=1.0, tol=1e-6, max_iter=100_000, random_state=0).fit(X.astype(float), y)
-        assert ours[:, label] == pytest.approx(theirs.decision_function(X), abs=6e-3)
+        assert ours[:, label] == pytest.approx(theirs.decision_function(X), abs=4e-3)
 
 
 def test_an_integer_cost_equals_that_many_duplicated_rows():
@@ -304,6 +306,7 @@ def test_buffers_are_used_again_by_the_same_thread():
         assert not np.may_share_memory(scratch("test", (30, 40)), pool.submit(scratch, "test", (30, 40)).result())
     assert scratch("test", (2,), np.int64).dtype == np.int64
     large = (2**25,)
+    assert all(scratch("test", shape).ctypes.data % 64 == 0 for shape in [(7, 7), (1000, 1000), large])
     assert not np.may_share_memory(scratch("test", large), scratch("test", large)), "large arrays are not held"
 
 
@@ -321,3 +324,24 @@ def test_rows_with_every_feature_are_solved_like_others(full):
         best = naive_optimum(sp.csr_matrix(X.astype(np.float32)), y, 1.0, 1.0, "regularised")
         assert shard.objective[label] == pytest.approx(best, rel=2e-5)
     assert (shard.gap <= 1e-5).all()
+
+
+@pytest.mark.parametrize(("module", "name"), [("label", "take_weights"), ("design", "count_rows")])
+def test_an_interrupted_solution_leaves_nothing_to_the_next(module, name, monkeypatch):
+    X, Y = make_problem(4, n_labels=8)
+    before = solve(EXACT, X, Y)
+    room = import_module(f"unmissed.solvers.{module}")
+    done = getattr(room, name)
+
+    def interrupted(*arguments):
+        if name == "count_rows":
+            done(*arguments)  # what it counted is not taken back
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solve(EXACT, X, Y)
+    monkeypatch.undo()
+    after = solve(EXACT, X, Y)
+    for one, other in zip(before.arrays.values(), after.arrays.values(), strict=True):
+        assert np.array_equal(one, other)

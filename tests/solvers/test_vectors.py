@@ -14,18 +14,8 @@ N_FEATURES = 7
 
 
 @kernel()
-def add_in_pairs(indices, values, begin, end, weights, score):
-    vectors.add_in_pairs(indices, values, begin, end, weights, score)
-
-
-@kernel()
 def add_in_order(indices, values, begin, end, weights, score):
     vectors.add_in_order(indices, values, begin, end, weights, score)
-
-
-@kernel()
-def move_weights(indices, values, begin, end, weights, step):
-    vectors.move_weights(indices, values, begin, end, weights, step)
 
 
 def draw(seed, length, index):
@@ -38,17 +28,16 @@ def draw(seed, length, index):
 
 @pytest.mark.parametrize("index", [np.int32, np.uint32, np.int64])
 @pytest.mark.parametrize("number", [np.float32, np.float64])
-@pytest.mark.parametrize("name", ["add_in_pairs", "add_in_order"])
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 40), st.integers(0, 40)))
-def test_sums_have_the_bits_of_the_plain_loop(name, number, index, seed, bounds):
+def test_sums_have_the_bits_of_the_plain_loop(number, index, seed, bounds):
     begin, end = sorted(bounds)
     indices, values, weights, score = draw(seed, 40, index)
     score = score.astype(number)
     expected = score.copy()
     before = weights.copy()
-    globals()[name](indices, values, begin, end, weights, score)
-    getattr(vectors, f"plain_{name}")(indices, values, begin, end, weights, expected)
+    add_in_order(indices, values, begin, end, weights, score)
+    vectors.plain_add_in_order(indices, values, begin, end, weights, expected)
     assert score.tobytes() == expected.tobytes()
     assert weights.tobytes() == before.tobytes()
 
@@ -75,18 +64,6 @@ def test_sums_of_blocks_begin_at_any_place(add, width, seed, bounds):
     add(places, values, begin, end, weights, score)
     vectors.plain_add_places(places, values, begin, end, weights, expected)
     assert score.tobytes() == expected.tobytes()
-
-
-@settings(deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 20), st.integers(0, 20)))
-def test_weights_move_by_the_bits_of_the_plain_loop(seed, bounds):
-    begin, end = sorted(bounds)
-    indices, values, weights, step = draw(seed, 20, np.uint32)
-    step = step.astype(np.float32)
-    expected = weights.copy()
-    move_weights(indices, values, begin, end, weights, step)
-    vectors.plain_move_weights(indices, values, begin, end, expected, step)
-    assert weights.tobytes() == expected.tobytes()
 
 
 @kernel()
@@ -118,27 +95,20 @@ def test_whole_numbers_are_summed_exactly_and_in_the_order_of_lanes(seed, bounds
     assert np.array_equal(plain, expected)
 
 
-def test_the_plain_loops_are_what_they_say():
+def test_the_plain_loop_is_what_it_says():
     indices, values, weights, score = draw(0, 6, np.int32)
-    table = weights.reshape(N_FEATURES, LANES)
-    products = values[:, None] * table[indices]
-    paired, ordered = score.astype(np.float32), score.astype(np.float32)
-    vectors.plain_add_in_pairs(indices, values, 0, 6, weights, paired)
+    expected = score.astype(np.float32)
+    ordered = expected.copy()
     vectors.plain_add_in_order(indices, values, 0, 6, weights, ordered)
-    start = score.astype(np.float32)
-    four = start + ((products[0] + products[1]) + (products[2] + products[3]))
-    np.testing.assert_array_equal(paired, (four + products[4]) + products[5])
-    one_by_one = start
-    for product in products:
-        one_by_one = one_by_one + product
-    np.testing.assert_array_equal(ordered, one_by_one)
-    assert (paired != ordered).any()
+    for product in values[:, None] * weights.reshape(N_FEATURES, LANES)[indices]:
+        expected = expected + product
+    np.testing.assert_array_equal(ordered, expected)
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="kernels are interpreted")
 def test_compiled_code_keeps_its_sums_in_vectors():
     indices, values, weights, score = draw(0, 8, np.int32)
-    in_place = numba.njit(lambda *arguments: vectors.add_in_pairs(*arguments))
+    in_place = numba.njit(lambda *arguments: vectors.add_in_order(*arguments))
     in_place(indices, values, 0, 8, weights, score.astype(np.float32))
     (code,) = in_place.inspect_llvm().values()
     assert "<8 x float>" in code

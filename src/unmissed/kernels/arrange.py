@@ -3,6 +3,9 @@
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.exact import squared_length, total
+
+_SIDE_BY_SIDE = 16  # weights that are looked at together
 
 
 @kernel()
@@ -35,19 +38,19 @@ def reorder(begins, ends, indices, values, new_name, n_features, new_indptr, new
     filled = 0
     new_indptr[0] = 0
     for row in range(begins.shape[0]):
-        norm = np.float64(0)
-        first = filled
-        full = ends[row] - begins[row] == n_features
-        for at in range(begins[row], ends[row]):
-            value = values[at]
-            place = new_name[indices[at]]
-            target = first + place if full else filled
-            new_indices[target] = place
-            new_values[target] = value
-            norm += np.float64(value) * np.float64(value)
-            filled += 1
+        begin, end = begins[row], ends[row]
+        features, entries = indices[begin:end], values[begin:end]
+        last = filled + end - begin
+        new_features, new_entries = new_indices[filled:last], new_values[filled:last]
+        full = end - begin == n_features
+        for at in range(features.shape[0]):
+            place = new_name[np.uint64(features[at])]
+            target = np.uint64(place) if full else np.uint64(at)
+            new_features[target] = place
+            new_entries[target] = entries[at]
+        filled = last
         new_indptr[row + 1] = filled
-        norms[row] = norm
+        norms[row] = squared_length(new_entries)
 
 
 @kernel()
@@ -57,15 +60,23 @@ def keep(w, threshold, places, weights):
     Returned as well: the sum of the squares of the others.
     """
     filled = 0
-    dropped = 0.0
-    for place in range(w.shape[0]):
-        if abs(w[place]) >= threshold and w[place] != 0:
-            places[filled] = place
-            weights[filled] = w[place]
-            filled += 1
-        else:
-            dropped += np.float64(w[place]) * np.float64(w[place])
-    return filled, dropped
+    dropped = np.zeros(_SIDE_BY_SIDE)
+    for begin in range(0, w.shape[0], _SIDE_BY_SIDE):
+        some = w[begin : begin + _SIDE_BY_SIDE]
+        n_large = np.int32(0)
+        for at in range(some.shape[0]):
+            weight = np.float64(some[at])
+            is_large = abs(some[at]) >= threshold
+            n_large += np.int32(is_large)
+            dropped[at] += 0.0 if is_large else weight * weight
+        if n_large == 0:  # mostly all of them are small
+            continue
+        for at in range(some.shape[0]):
+            if abs(some[at]) >= threshold and some[at] != 0:
+                places[filled] = begin + at
+                weights[filled] = some[at]
+                filled += 1
+    return filled, total(dropped)
 
 
 @kernel()

@@ -61,7 +61,7 @@ def separate(starts, rows, values, side, cost, seed, max_steps, tol, w, score):
             column = working[at]
             if step[column] != _ZERO:
                 begin, end = starts[column], starts[column + 1]
-                row_add(rows[begin:end], values[begin:end], step[column], moved)
+                row_add(rows, values, begin, end, step[column], moved)
                 promise += slopes[column] * step[column] + abs(w[column] + step[column]) - abs(w[column])
         loss = advance(side, cost, working, n_working, step, moved, loss, promise, w, score, pull, bend)
     return max_steps
@@ -78,7 +78,7 @@ def look(starts, rows, values, pull, bend, w, margin, n_active, active, working,
     for at in range(n_active):
         column = active[at]
         begin, end = starts[column], starts[column + 1]
-        slope = row_dot(rows[begin:end], values[begin:end], pull)
+        slope = row_dot(rows, values, begin, end, pull)
         slopes[column] = slope
         wrong = violated(slope, w[column])
         if w[column] == _ZERO and wrong == _ZERO and abs(slope) < _ONE - margin:
@@ -129,7 +129,7 @@ def descend(starts, rows, values, bend, w, slopes, curves, working, n_working, e
             column = working[at]
             begin, end = starts[column], starts[column + 1]
             weight, curve = w[column] + step[column], curves[column]
-            slope = slopes[column] + row_dot(rows[begin:end], values[begin:end], bent)
+            slope = slopes[column] + row_dot(rows, values, begin, end, bent)
             wrong = violated(slope, weight)
             violation += wrong
             if wrong <= little:

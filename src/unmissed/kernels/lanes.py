@@ -1,8 +1,9 @@
 """Labels in SIMD lanes: one pass over the rows of X serves LANES labels at once.
 
 Weights are kept as (n_features, LANES), so a non-zero of X costs one contiguous multiply-add of LANES numbers instead
-of LANES gathers. Lanes never mix and no flag lets the compiler reorder their sums: what a label gets does not depend on
-the labels beside it.
+of LANES gathers. Rows and weights are 16-bit whole numbers times a step, as in `near`: scores are off by a little, and
+so are the dual variables that come of them; whatever follows starts from these, and nothing relies on them. Lanes never
+mix: what a label gets does not depend on the labels beside it.
 
 Notation of the dual: a row x with sign z and cost c has a variable a >= 0 and h = 1/(2c); w = sum a z x; the gradient
 is z (w.x + b) - 1 + a h; the step a <- max(0, a - gradient / (|x|^2 + 1 + h)) solves the one-variable problem exactly.
@@ -11,109 +12,202 @@ is z (w.x + b) - 1 + a h; the step a <- max(0, a - gradient / (|x|^2 + 1 + h)) s
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.vectors import LANES, add_in_pairs, move_weights
+from unmissed.kernels.ascent import AHEAD, ask, row_add
+from unmissed.kernels.vectors import LANES, add_whole, whole_place
 
-_SCATTER = 4  # up to this many lanes a row are updated one by one, more of them all at once
+_SCATTER = 6  # up to this many lanes per row are updated one by one, more of them all at once
 
+_MOST = np.int32(2**15 - 1)  # of a whole weight
 _ONE = np.float32(1)
+_TWO = np.float32(2)
 _ZERO = np.float32(0)
 
 
 @kernel()
-def lane_sweep(indptr, indices, values, norms, use_bias, W, bias, pos_indptr, pos_lanes, h_positive, h_negative, alpha):
-    """Do one epoch of dual coordinate ascent over all rows for all lanes.
+def _moved(weight, by):
+    """Return a whole weight that moved: by up to twice the largest, which may be more than 16 bits hold.
+
+    What rounding adds up to over many moves may lead beyond the largest, and stops there.
+    """
+    return np.int16(min(max(np.int32(weight) + np.int32(np.rint(by)), -_MOST), _MOST))
+
+
+@kernel()
+def _move(indices, numbers, begin, end, W, factors, moved):
+    """Add factors times a row to the whole weights of the lanes that moved."""
+    if moved.shape[0] <= _SCATTER:
+        flat = W.reshape(-1)
+        for at in range(moved.shape[0]):
+            factor, column = factors[moved[at]], np.uint64(whole_place(moved[at]))
+            for place in range(begin, end):
+                target = np.uint64(indices[place]) * np.uint64(LANES) + column
+                flat[target] = _moved(flat[target], factor * np.float32(numbers[place]))
+        return
+    woven = np.empty(LANES, np.float32)
+    for lane in range(LANES):
+        woven[whole_place(lane)] = factors[lane]
+    for place in range(begin, end):
+        line, number = W[indices[place]], np.float32(numbers[place])
+        for column in range(LANES):
+            line[column] = _moved(line[column], woven[column] * number)
+
+
+@kernel()
+def lane_sweep(
+    first, indptr, indices, numbers, row_bounds, norms, use_bias, W, lanes, bias, positives, awake,
+    rows, variables, count
+):  # fmt: skip
+    """Do one epoch of dual coordinate ascent over some rows for all lanes, and list for each lane its awake rows.
 
     Parameters
     ----------
-    indptr, indices, values, norms : the rows of X, float32, and |x|^2 of each with the constant feature counted in
+    first : the number of the first row
+    indptr, indices, numbers : the rows of X in whole numbers
+    row_bounds : (steps, sizes, errors) of the rows, as `near.round_rows` has them; rows that it did not round stay out
+    norms : |x|^2 of each row with the constant feature counted in
     use_bias : float32, the value of the constant feature, 1 or 0
-    W, bias : (n_features, LANES) and (LANES,), changed in place
-    pos_indptr, pos_lanes : for each row, the lanes whose label it has
-    h_positive, h_negative : (LANES,), 1/(2c) of positives and negatives
-    alpha : (n_samples, LANES), the dual variables, changed in place
+    W, bias : (n_features, LANES) in whole numbers, and (LANES,), changed in place
+    lanes : (5, LANES), float32, of each lane the step of its weights, |w|^2 (changed in place), the most that it may
+        become, and 1/(2c) of positives and of negatives
+    positives : two arrays, for each row the lanes whose label it has
+    awake : three arrays, for each row the lanes that it is awake in, and its dual variables in them; see `by_row`
+    rows, variables, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
     """
+    steps, _, errors = row_bounds
+    lane_steps, squares, most, h_positive, h_negative = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
+    pos_indptr, pos_lanes = positives
+    awake_indptr, awake_lanes, awake_variables = awake
+    inverse = np.zeros(LANES, np.float32)
+    for lane in range(LANES):
+        if lane_steps[lane] > 0:
+            inverse[lane] = _ONE / lane_steps[lane]
     flat = W.reshape(-1)
-    score = np.empty(LANES, np.float32)
-    step = np.empty(LANES, np.float32)
+    sums = np.empty(LANES, np.int32)
+    a, raw, step = np.zeros(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
+    sign = np.full(LANES, -1, np.float32)
     moved = np.empty(LANES, np.int64)
     for row in range(indptr.shape[0] - 1):
-        begin, end = indptr[row], indptr[row + 1]
-        score[:] = bias
-        add_in_pairs(indices, values, begin, end, flat, score)
-        a = alpha[row]
-        norm = norms[row]
-        for lane in range(LANES):
-            gradient = a[lane] * h_negative[lane] - score[lane] - _ONE
-            step[lane] = max(-gradient / (norm + h_negative[lane]), -a[lane])
-        # `step` is the change of a; positives take their own
-        for place in range(pos_indptr[row], pos_indptr[row + 1]):
-            lane = pos_lanes[place]
-            gradient = a[lane] * h_positive[lane] + score[lane] - _ONE
-            step[lane] = max(-gradient / (norm + h_positive[lane]), -a[lane])
-        n_moved = 0
-        for lane in range(LANES):
-            if step[lane] != _ZERO:
-                moved[n_moved] = lane
-                n_moved += 1
-        if n_moved == 0:
-            continue
-        for lane in range(LANES):
-            a[lane] += step[lane]
-            step[lane] = -step[lane]
-        for place in range(pos_indptr[row], pos_indptr[row + 1]):
-            lane = pos_lanes[place]
-            step[lane] = -step[lane]
-        # `step` is now the change of a z
-        for lane in range(LANES):
-            bias[lane] += use_bias * step[lane]
-        if n_moved <= _SCATTER:
-            for place in range(n_moved):
-                lane = moved[place]
-                for at in range(begin, end):
-                    W[indices[at], lane] += step[lane] * values[at]
-        else:
-            move_weights(indices, values, begin, end, flat, step)
+        for place in range(awake_indptr[row], awake_indptr[row + 1]):
+            a[awake_lanes[place]] = awake_variables[place]
+        if errors[row] != np.inf:
+            begin, end, norm, length = indptr[row], indptr[row + 1], norms[row], norms[row] - use_bias
+            add_whole(indices, numbers, begin, end, flat, sums)
+            n_moved = np.int32(0)
+            for lane in range(LANES):
+                raw[lane] = np.float32(sums[lane]) * (steps[row] * lane_steps[lane])
+                gradient = a[lane] * h_negative[lane] - (raw[lane] + bias[lane]) - _ONE
+                step[lane] = max(-gradient / (norm + h_negative[lane]), -a[lane])
+                n_moved += np.int32(step[lane] != _ZERO)
+            for place in range(pos_indptr[row], pos_indptr[row + 1]):
+                lane = pos_lanes[place]
+                gradient = a[lane] * h_positive[lane] + (raw[lane] + bias[lane]) - _ONE
+                step[lane] = max(-gradient / (norm + h_positive[lane]), -a[lane])
+                sign[lane] = _ONE
+                n_moved += np.int32(1)
+            if n_moved > 0:
+                n_moved = 0
+                for lane in range(LANES):
+                    if step[lane] != _ZERO:  # the change of a; weights that would outgrow their whole numbers stay
+                        grown = squares[lane] + step[lane] * (_TWO * sign[lane] * raw[lane] + step[lane] * length)
+                        if grown <= most[lane]:
+                            squares[lane] = grown
+                            a[lane] += step[lane]
+                            bias[lane] += use_bias * (step[lane] * sign[lane])
+                            step[lane] *= sign[lane] * (steps[row] * inverse[lane])
+                            moved[n_moved] = lane
+                            n_moved += 1
+                        else:
+                            step[lane] = _ZERO
+                if n_moved > 0:
+                    _move(indices, numbers, begin, end, W, step, moved[:n_moved])
+                for at in range(n_moved):
+                    _list(moved[at], first + row, a, rows, variables, count)
+            for place in range(pos_indptr[row], pos_indptr[row + 1]):
+                sign[pos_lanes[place]] = -_ONE
+        for place in range(awake_indptr[row], awake_indptr[row + 1]):
+            _list(awake_lanes[place], first + row, a, rows, variables, count)
 
 
 @kernel()
-def count_awake(table, count):
-    """Count the positive entries of each lane of a (n_samples, LANES) table."""
-    for row in range(table.shape[0]):
-        line = table[row]
-        for lane in range(LANES):
-            if line[lane] > _ZERO:
-                count[lane] += 1
+def _list(lane, row, a, rows, variables, count):
+    """Add a row to the list of a lane if it is awake there, and forget its variable."""
+    if a[lane] > _ZERO:
+        at = count[lane]
+        rows[lane, at], variables[lane, at] = row, a[lane]
+        count[lane] = at + 1
+        a[lane] = _ZERO
 
 
 @kernel()
-def list_awake(table, starts, rows, entries):
-    """List the rows and values of the positive entries, lane after lane; lane b's list begins at starts[b]."""
-    filled = starts.copy()
-    for row in range(table.shape[0]):
-        line = table[row]
-        total = _ZERO
-        for lane in range(LANES):
-            total += line[lane]
-        if total == _ZERO:
-            continue
-        for lane in range(LANES):
-            if line[lane] > _ZERO:
-                at = filled[lane]
-                rows[at] = row
-                entries[at] = line[lane]
-                filled[lane] = at + 1
+def by_row(rows, variables, starts, first, n_rows):
+    """Return, in CSR form, which of the rows from `first` on are awake in which lane, and their variables.
+
+    Lane l has the rows and variables starts[l] to starts[l + 1].
+    """
+    indptr = np.zeros(n_rows + 1, np.int64)
+    for at in range(rows.shape[0]):
+        place = rows[at] - first
+        if 0 <= place < n_rows and variables[at] > _ZERO:
+            indptr[place + 1] += 1
+    for place in range(n_rows):
+        indptr[place + 1] += indptr[place]
+    filled = indptr[:-1].copy()
+    lanes, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    for lane in range(starts.shape[0] - 1):
+        for at in range(starts[lane], starts[lane + 1]):
+            place = rows[at] - first
+            if 0 <= place < n_rows and variables[at] > _ZERO:
+                lanes[filled[place]], values[filled[place]] = lane, variables[at]
+                filled[place] += 1
+    return indptr, lanes, values
 
 
 @kernel()
-def turn(source, target):
-    """Transpose a matrix, sixteen rows at a time, so that each write fills a cache line."""
-    n_rows, n_columns = source.shape
-    tiled = n_rows - n_rows % 16
-    for top in range(0, tiled, 16):
-        for column in range(n_columns):
-            line = target[column, top : top + 16]
-            for row in range(16):
-                line[row] = source[top + row, column]
-    for row in range(tiled, n_rows):
-        for column in range(n_columns):
-            target[column, row] = source[row, column]
+def follow(indptr, words, values, mask, rows, a, n_positives, first, last, listed, variables, new, change, w):
+    """Let a label follow a sweep over the rows from `first` to before `last`; return its working set and variables.
+
+    It then has the positives, `n_positives` of them, those of the other old `rows` that are awake outside the sweep,
+    and those that the sweep listed. Rows whose a z changed are added to w. `new` and `change`, one number per row each,
+    are scratch: zeros, and left so.
+    """
+    most = rows.shape[0] + listed.shape[0]
+    new_rows, new_a = np.empty(most, np.int32), np.empty(most, np.float32)
+    for at in range(listed.shape[0]):
+        new[listed[at]] = variables[at]
+    n = 0
+    for at in range(rows.shape[0]):
+        row = rows[at]
+        inside = first <= row < last
+        if at < n_positives:
+            new_rows[n], new_a[n] = row, new[row] if inside else a[at]
+            change[row] = new_a[n] - a[at]
+            new[row] = _ZERO  # so that it is no negative
+            n += 1
+        elif inside:
+            change[row] = a[at]
+        elif a[at] > _ZERO:
+            new_rows[n], new_a[n] = row, a[at]
+            n += 1
+    for at in range(listed.shape[0]):
+        row = listed[at]
+        if new[row] > _ZERO:
+            new_rows[n], new_a[n] = row, new[row]
+            change[row] -= new[row]
+            new[row] = _ZERO
+            n += 1
+    X = indptr, words, values, mask
+    _add_changes(*X, rows, change, w)
+    _add_changes(*X, new_rows[:n], change, w)
+    return new_rows[:n], new_a[:n]
+
+
+@kernel()
+def _add_changes(indptr, words, values, mask, rows, change, w):
+    """Add rows times what changed of their a z to w, and forget the change."""
+    for at in range(rows.shape[0]):
+        row = rows[at]
+        if at + AHEAD < rows.shape[0] and change[rows[at + AHEAD]] != _ZERO:
+            ask(indptr, words, values, mask, rows[at + AHEAD])
+        if change[row] != _ZERO:
+            row_add(words, values, indptr[row], indptr[row + 1], change[row], w, mask)
+            change[row] = _ZERO

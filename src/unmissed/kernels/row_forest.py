@@ -24,7 +24,7 @@ def walk(
         node = 0 if children.shape[0] else -1
         while node >= 0:
             first, last = starts[node], starts[node + 1]
-            score = row_dot(features[first:last], weights[first:last], dense) + constants[node]
+            score = row_dot(features, weights, first, last, dense) + constants[node]
             node = children[node, 0] if score > _ZERO else children[node, 1]
         for at in range(begin, end):
             dense[indices[at]] = _ZERO

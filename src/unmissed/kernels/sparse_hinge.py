@@ -90,7 +90,7 @@ def hinge_epoch(indptr, indices, values, use_bias, threshold, signs, caps, hs, a
         new = min(max(old - slope / bend, _ZERO), cap) if bend > _ZERO else old + reach
         if new != old:
             a[at] = new
-            row_add(indices[begin:end], values[begin:end], (new - old) * sign, v)
+            row_add(indices, values, begin, end, (new - old) * sign, v)
             bias += use_bias * ((new - old) * sign)
     return bias, gap
 

@@ -19,7 +19,7 @@ from unmissed.kernels.prefetch import LINE, hint
 ir, types, cgutils = later("llvmlite.ir"), later("numba.core.types"), later("numba.core.cgutils")
 
 LANES = 64
-_AHEAD = 16  # weights are asked for so many non-zeros before they are used
+_AHEAD = 64  # weights are asked for so many non-zeros before they are used
 _REGISTER = 32  # bytes
 _SUMS = 8  # registers that hold sums; the others hold products
 _MOST_SUMS = 10  # so many, if that saves a second pass
@@ -27,30 +27,6 @@ _GROUP = 4  # non-zeros that are added at a time
 _PAIRS = 16  # whole numbers of 16 bits in a register
 
 _Value = Any  # of llvmlite
-
-
-def _pairs(builder: Any, total: _Value, products: list[_Value]) -> _Value:
-    """Return total + ((p0 + p1) + (p2 + p3))."""
-    first, second = (builder.fadd(*products[at : at + 2]) for at in (0, 2))
-    return builder.fadd(total, builder.fadd(first, second))
-
-
-def _order(builder: Any, total: _Value, products: list[_Value]) -> _Value:
-    """Return (((total + p0) + p1) + p2) + p3."""
-    for product in products:
-        total = builder.fadd(total, product)
-    return total
-
-
-def plain_add_in_pairs(indices, values, begin, end, weights, score):
-    """Add x.W of one row to `score`: four non-zeros at a time, two and two; what is left one by one."""
-    kind = score.dtype.type
-    at = begin
-    while at + 3 < end:
-        p0, p1, p2, p3 = (kind(values[i]) * _line(weights, indices[i]).astype(kind) for i in range(at, at + 4))
-        score += (p0 + p1) + (p2 + p3)
-        at += 4
-    plain_add_in_order(indices, values, at, end, weights, score)
 
 
 def plain_add_in_order(indices, values, begin, end, weights, score):
@@ -64,12 +40,6 @@ def plain_add_places(places, values, begin, end, weights, score):
     """Add values times the weights from each of some places on to `score`, one after the other."""
     for at in range(begin, end):
         score += values[at] * weights[places[at] : places[at] + len(score)]
-
-
-def plain_move_weights(indices, values, begin, end, weights, step):
-    """Add step x to the weights of one row's features."""
-    for at in range(begin, end):
-        _line(weights, indices[at])[:] += step * values[at]
 
 
 def plain_add_whole(indices, values, begin, end, weights, sums):
@@ -112,44 +82,35 @@ class _Row:
         self.sums = ir.VectorType(self.number, self.width)
         self.line = LINE * 32 // signature.args[4].dtype.bitwidth  # weights in a cache line
 
-    def add(self, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
+    def add(self) -> None:
         """Go over the row as often as its sums need it, each time with all registers filled."""
         once = (_SUMS if self.lanes > _MOST_SUMS * self.width else _MOST_SUMS) * self.width
         for first in range(0, self.lanes, once):
-            self._add_lanes(range(first, min(self.lanes, first + once), self.width), combine)
+            self._add_lanes(range(first, min(self.lanes, first + once), self.width))
 
-    def _add_lanes(self, lanes: range, combine: Callable[[Any, _Value, list[_Value]], _Value]) -> None:
+    def _add_lanes(self, lanes: range) -> None:
         builder, sums = self.builder, {}
         for lane in lanes:
             sums[lane] = cgutils.alloca_once(builder, self.sums)  # LLVM keeps these in registers
-            builder.store(self._vector(self.score, _whole(lane), self.number), sums[lane])
-        whole = builder.add(self.begin, builder.and_(builder.sub(self.end, self.begin), _whole(-_GROUP)))
+            builder.store(self._vector(self.score, constant(lane), self.number), sums[lane])
+        whole = builder.add(self.begin, builder.and_(builder.sub(self.end, self.begin), constant(-_GROUP)))
         for start, stop, together in ((self.begin, whole, _GROUP), (whole, self.end, 1)):
-            with cgutils.for_range_slice(builder, start, stop, _whole(together), inc=True) as (at, _):
-                places = [builder.add(at, _whole(next_one)) for next_one in range(together)]
+            with cgutils.for_range_slice(builder, start, stop, constant(together), inc=True) as (at, _):
+                places = [builder.add(at, constant(next_one)) for next_one in range(together)]
                 if together > 1:
                     for place in places:
-                        self._ask(builder.add(place, _whole(_AHEAD)), lanes)
+                        self._ask(builder.add(place, constant(_AHEAD)), lanes)
                 factors = [self._factor(place) for place in places]
                 begins = [self._place_of_weights(place) for place in places]
                 for lane in lanes:
-                    weights = [self._weights(builder.add(begin, _whole(lane))) for begin in begins]
+                    weights = [self._weights(builder.add(begin, constant(lane))) for begin in begins]
                     products = [builder.fmul(*pair) for pair in zip(factors, weights, strict=True)]
-                    add = combine if together > 1 else _order
-                    builder.store(add(builder, builder.load(sums[lane]), products), sums[lane])
+                    total = builder.load(sums[lane])
+                    for product in products:
+                        total = builder.fadd(total, product)
+                    builder.store(total, sums[lane])
         for lane in lanes:
-            builder.store(builder.load(sums[lane]), self._pointer(self.score, _whole(lane), self.number), align=4)
-
-    def move(self) -> None:
-        """Add the row, times the numbers in `score`, to the weights of its features."""
-        builder, lanes = self.builder, range(0, self.lanes, self.width)
-        steps = [self._vector(self.score, _whole(lane), self.number) for lane in lanes]
-        with cgutils.for_range_slice(builder, self.begin, self.end, _whole(1), inc=True) as (at, _):
-            factor, begin = self._factor(at), self._place_of_weights(at)
-            for lane, step in zip(lanes, steps, strict=True):
-                place = builder.add(begin, _whole(lane))
-                moved = builder.fadd(self._weights(place), builder.fmul(step, factor))
-                builder.store(moved, self._pointer(self.weights, place, self.number), align=4)
+            builder.store(builder.load(sums[lane]), self._pointer(self.score, constant(lane), self.number), align=4)
 
     def _pointer(self, array: _Value, place: _Value, number: Any) -> _Value:
         return self.builder.bitcast(self.builder.gep(array, [place]), ir.VectorType(number, self.width).as_pointer())
@@ -175,15 +136,15 @@ class _Row:
         index = self.builder.load(self.builder.gep(self.indices, [place]))
         if index.type.width < 64:
             index = (self.builder.sext if self.signed else self.builder.zext)(index, ir.IntType(64))
-        return self.builder.mul(index, _whole(self.stride))
+        return self.builder.mul(index, constant(self.stride))
 
     def _ask(self, place: _Value, lanes: range) -> None:
         """Ask for the weights of a non-zero ahead, or of the last one there is."""
-        last = self.builder.sub(self.n_indices, _whole(1))
+        last = self.builder.sub(self.n_indices, constant(1))
         inside = self.builder.icmp_signed("<", place, last)
         begin = self._place_of_weights(self.builder.select(inside, place, last))
         for lane in range(lanes.start, lanes.stop, self.line):
-            hint(self.builder, self.builder.gep(self.weights, [self.builder.add(begin, _whole(lane))]))
+            hint(self.builder, self.builder.gep(self.weights, [self.builder.add(begin, constant(lane))]))
 
 
 class _WholeRow(_Row):
@@ -197,20 +158,20 @@ class _WholeRow(_Row):
         sums = [cgutils.alloca_once(builder, nothing.type) for _ in range(2 * len(lanes))]
         for total in sums:
             builder.store(nothing, total)
-        whole = builder.add(self.begin, builder.and_(builder.sub(self.end, self.begin), _whole(-2)))
+        whole = builder.add(self.begin, builder.and_(builder.sub(self.end, self.begin), constant(-2)))
         for start, stop, together in ((self.begin, whole, 2), (whole, self.end, 1)):
-            with cgutils.for_range_slice(builder, start, stop, _whole(together), inc=True) as (at, _):
-                places = [builder.add(at, _whole(next_one)) for next_one in range(together)]
+            with cgutils.for_range_slice(builder, start, stop, constant(together), inc=True) as (at, _):
+                places = [builder.add(at, constant(next_one)) for next_one in range(together)]
                 if together > 1:
                     for place in places:
-                        self._ask(builder.add(place, _whole(_AHEAD)), range(self.lanes))
+                        self._ask(builder.add(place, constant(_AHEAD)), range(self.lanes))
                 factors = self._factors(at, together)
                 begins = [self._place_of_weights(place) for place in places]
                 for number, lane in enumerate(lanes):
-                    pair = [self._line(builder.add(begin, _whole(lane))) for begin in begins]
+                    pair = [self._line(builder.add(begin, constant(lane))) for begin in begins]
                     self._add_pair([*pair, ir.Constant(factors.type, [0] * _PAIRS)], factors, sums[2 * number :])
         for number, total in enumerate(sums):
-            target = builder.gep(self.score, [_whole(number * _PAIRS // 2)])
+            target = builder.gep(self.score, [constant(number * _PAIRS // 2)])
             builder.store(builder.load(total), builder.bitcast(target, nothing.type.as_pointer()), align=4)
 
     def _factors(self, at: _Value, together: int) -> _Value:
@@ -221,7 +182,7 @@ class _WholeRow(_Row):
             pair = builder.load(builder.bitcast(first, two.as_pointer()), align=2)
         else:
             pair = builder.insert_element(ir.Constant(two, [0, 0]), builder.load(first), ir.IntType(32)(0))
-        return builder.shuffle_vector(pair, pair, _mask([0, 1] * (_PAIRS // 2)))
+        return builder.shuffle_vector(pair, pair, mask([0, 1] * (_PAIRS // 2)))
 
     def _line(self, place: _Value) -> _Value:
         kind = ir.VectorType(ir.IntType(16), _PAIRS)
@@ -233,18 +194,20 @@ class _WholeRow(_Row):
         builder, wide = self.builder, ir.VectorType(ir.IntType(32), _PAIRS)
         for half, total in zip((0, 4), sums, strict=False):
             order = [base + half + lane + line for base in (0, 8) for lane in range(4) for line in (0, _PAIRS)]
-            woven = builder.shuffle_vector(lines[0], lines[1], _mask(order))
+            woven = builder.shuffle_vector(lines[0], lines[1], mask(order))
             products = builder.mul(builder.sext(woven, wide), builder.sext(factors, wide))
-            first, second = (builder.shuffle_vector(products, products, _mask(range(at, _PAIRS, 2))) for at in (0, 1))
+            first, second = (builder.shuffle_vector(products, products, mask(range(at, _PAIRS, 2))) for at in (0, 1))
             builder.store(builder.add(builder.load(total), builder.add(first, second)), total)
 
 
-def _mask(places: Iterable[int]) -> _Value:
+def mask(places: Iterable[int]) -> _Value:
+    """Which lanes a shuffle takes."""
     places = list(places)
     return ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
 
 
-def _whole(number: int) -> _Value:
+def constant(number: int) -> _Value:
+    """A number of 64 bits in code that is being written."""
     return ir.IntType(64)(number)
 
 
@@ -262,14 +225,12 @@ def _compiled(write: Callable[[Any], None], lanes: int = LANES, stride: int = LA
 
 
 if interpreted():
-    add_in_pairs, add_in_order, move_weights = plain_add_in_pairs, plain_add_in_order, plain_move_weights
+    add_in_order = plain_add_in_order
     add_16 = add_32 = add_64 = add_72 = add_80 = plain_add_places
     add_whole = plain_add_whole
 else:
-    add_in_pairs = _compiled(lambda row: row.add(_pairs))
-    add_in_order = _compiled(lambda row: row.add(_order))
+    add_in_order = _compiled(lambda row: row.add())
     add_16, add_32, add_64, add_72, add_80 = (
-        _compiled(lambda row: row.add(_order), lanes, 1) for lanes in (16, 32, 64, 72, 80)
+        _compiled(lambda row: row.add(), lanes, 1) for lanes in (16, 32, 64, 72, 80)
     )
-    move_weights = _compiled(_Row.move)
     add_whole = _compiled(_WholeRow.add_whole, row=_WholeRow)

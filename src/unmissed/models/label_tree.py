@@ -23,7 +23,7 @@ from unmissed.models.tree_file import Tree, clusters_piece, nodes_arrays, open_c
 from unmissed.propensity import Propensity, costs, default_propensity
 from unmissed.propensity.weighting import WeightingName
 from unmissed.ranking import Ranking
-from unmissed.solvers.buffers import clean_scratch, scratch
+from unmissed.solvers.buffers import clean_scratch, lent_zeros, scratch
 from unmissed.solvers.node import MOST_COLUMNS, NodeRows, NodeSolver, NodeWeights
 from unmissed.solvers.parameters import check_positive, check_whole
 
@@ -146,15 +146,15 @@ class NodeTrainer:
         rows = np.sort(reached[: list_rows(labels, self.label_starts, self.label_rows, seen, reached)])
         seed = node + 1_000_003 * tree
         design, laid = self.solver.lay_out(self.X, rows, seed)
-        columns = clean_scratch("columns of labels", len(self.positive), np.int16)
-        columns[labels] = clusters.columns(node) + 1
         starts = np.empty(len(laid) + 1, np.int64)
         most = int((self.row_starts[laid + 1] - self.row_starts[laid]).sum())
         of_row, cost = np.empty(most, np.int32), np.empty(most)
-        n = list_positives(
-            laid, self.row_starts, self.row_labels, columns, self.positive, n_columns, starts, of_row, cost
-        )
-        columns[labels] = 0
+        with lent_zeros("columns of labels", len(self.positive), np.int16) as columns:
+            columns[labels] = clusters.columns(node) + 1
+            n = list_positives(
+                laid, self.row_starts, self.row_labels, columns, self.positive, n_columns, starts, of_row, cost
+            )
+            columns[labels] = 0
         problem = NodeRows(design, starts, of_row[:n], cost[:n], self.negative, n_columns)
         return self.solver.solve(problem, seed), len(laid)
 

@@ -46,7 +46,8 @@ class Problem:
     def __call__(self) -> Blocks:
         """Lay out the rows; done once where tasks run."""
         costs = self.model._costs(self.rows.label_counts, self.rows.n_samples)
-        return Blocks(self.solver.prepare(self.rows.features), self.rows.Y.tocsc(), costs)
+        Y = self.rows.Y.tocsc()
+        return Blocks(self.solver.prepare(self.rows.features), Y, costs, occur_again(Y))
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Blocks:
     prepared: Prepared
     Y: Any
     costs: Costs
+    again: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class BlockTask:
             positive=shared.costs.positive[labels],
             negative=shared.costs.negative[labels],
             counter=shared.costs.counter[labels],
+            again=shared.again[labels],
         )
         return shard_piece(shared.prepared.solve(block))
 
@@ -121,6 +124,17 @@ class OneVsRest(Linear):
         for piece in work.map(tasks, Problem(solver, rows, self.unfitted())):
             if piece.facts.get("n_labels") != sizes[piece.key]:
                 raise InputError(f"{piece.where or piece.key}: was made with another block_size")
+
+
+def occur_again(Y: Any) -> npt.NDArray[np.bool_]:
+    """Tell which columns of Y, CSC, may have the same rows as another one: never no if they have.
+
+    Each row has a random number of 64 bits; columns whose sums agree are taken for the same.
+    """
+    numbers = np.random.default_rng(0).integers(2**64, size=Y.shape[0], dtype=np.uint64)
+    sums = np.append(np.uint64(0), np.cumsum(numbers[Y.indices], dtype=np.uint64))[Y.indptr]
+    _, kind, count = np.unique(sums[1:] - sums[:-1], return_inverse=True, return_counts=True)
+    return np.asarray(count[kind.reshape(-1)] > 1)
 
 
 def check_new_labels(propensity: Propensity | None) -> None:

@@ -214,8 +214,7 @@ def _plan(
     core = seconds.times(sizes.n_labels)
     rounds = math.ceil(n_tasks / (n_workers * n_threads))
     wall = Estimate(*(layout + rounds * one / n_tasks for one in core))
-    per_thread = 4 * LANES * (2 * sizes.n_features + sizes.n_samples)
-    memory = peak + 12 * sizes.n_marks + 40 * sizes.n_labels + (n_threads - 1) * per_thread
+    memory = peak + 12 * sizes.n_marks + 40 * sizes.n_labels + (n_threads - 1) * _lane_bytes(sizes)
     disk = Estimate(*(one * sizes.n_labels + 2500 * n_tasks for one in n_bytes))
     return Plan(sizes, n_workers, n_threads, n_tasks, n_sampled, layout, core, wall, memory, disk)
 
@@ -229,4 +228,9 @@ def _estimate(found: list[float], least: float) -> Estimate:
 
 def _layout_bytes(sizes: Sizes) -> float:
     """Return what a worker's memory holds of the data: X as it is mapped, scaled and laid out, and the lanes."""
-    return 20.0 * sizes.n_values + 20.0 * sizes.n_samples + 4.0 * LANES * (2 * sizes.n_features + sizes.n_samples)
+    return 20.0 * sizes.n_values + 20.0 * sizes.n_samples + _lane_bytes(sizes)
+
+
+def _lane_bytes(sizes: Sizes) -> float:
+    """Return what a thread holds: weights of 4 and of 2 bytes, and lists of 8 bytes a row, of one row in eight."""
+    return LANES * (6.0 * sizes.n_features + sizes.n_samples)

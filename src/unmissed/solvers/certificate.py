@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.kernels.exact import squared_length
-from unmissed.solvers.design import Design, Floats, Rows
+from unmissed.kernels.exact import dual_sums
+from unmissed.solvers.design import Design, Rows
 
 Doubles = npt.NDArray[np.float64]
 
@@ -24,12 +24,12 @@ def rounding(terms: int) -> float:
     return 1.01 * (terms + 16) * 2.0**-53
 
 
-def upper_bound(design: Design, w: Floats, bias: float, penalised: bool, loss: float, most_cost: float) -> float:
-    """Return at least 1/2 |w|^2 + loss, and 1/2 b^2 where the bias is penalised; scores were summed in float64.
+def upper_bound(design: Design, square: float, bias: float, penalised: bool, loss: float, most_cost: float) -> float:
+    """Return at least 1/2 |w|^2 + loss, and 1/2 b^2 where the bias is penalised; all was summed in float64.
 
     Errors of e_i in the scores move the root of the loss by at most the length of the vector sqrt(c_i) e_i.
     """
-    length = math.sqrt(squared_length(w)) * (1 + rounding(design.n_features))
+    length = math.sqrt(square) * (1 + rounding(design.n_features))
     root = math.sqrt(loss) * (1 + rounding(design.n_samples))
     if length:  # without weights every score is the bias, exactly
         sizes = (1 + abs(bias)) * math.sqrt(design.n_samples) + length * design.size
@@ -55,18 +55,24 @@ class Dual:
 
     @classmethod
     def of(
-        cls, design: Design, rows: Rows, a: Doubles, h: Doubles, signs: Floats, square: float, penalised: bool
+        cls,
+        design: Design,
+        rows: Rows,
+        a: Doubles,
+        n_positives: int,
+        costs: tuple[float, float],
+        penalised: bool,
+        square: float,
     ) -> Dual:
-        """Sum up the variables of some rows; `square` is |sum a z x|^2, made in float64."""
-        lengths = np.sqrt(design.norms[rows].astype(np.float64)) + 1e-22  # norms are float32, the least may be lost
-        return cls(
-            total=float(np.sum(a)),
-            curved=float(np.sum(h * a * a)),
-            square=square,
-            offset=float(np.sum(a * signs)) if penalised else None,
-            spread=float(np.sum(a * lengths)) * (1 + 1e-6),
-            terms=len(a),
-        )
+        """Sum up the variables of some rows, positives first, whose a is 0 where they cost nothing.
+
+        `square` is |sum a z x|^2, made in float64.
+        """
+        h_positive, h_negative = (0.5 / cost if cost > 0 else 0.0 for cost in costs)
+        sums = dual_sums(rows, a, n_positives, h_positive, h_negative, design.norms)
+        total, curved, signed, spread = map(float, sums)
+        spread = spread * (1 + 1e-6) + 1e-22 * total  # norms are float32, and the least may be lost
+        return cls(total, curved, square, signed if penalised else None, spread, len(a))
 
     def lower_bound(self, n_features: int) -> float:
         """Return a lower bound of D(t a) = t sum a - t^2/2 (sum h a^2 + |w|^2 + b^2) at its best t."""

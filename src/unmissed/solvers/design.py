@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.kernels.arrange import count_features, count_rows, reorder
-from unmissed.solvers.buffers import clean_scratch, scratch
+from unmissed.solvers.buffers import lent_zeros, scratch
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
@@ -25,7 +25,8 @@ class LabelBlock:
 
     Label l of the block has the positives `rows[starts[l]:starts[l + 1]]`, numbered as in the X that the solver was
     prepared for. A positive costs `positive[l] * phi(m) + counter[l] * phi(-m)`, any other row
-    `negative[l] * phi(-m)`; the constant C is multiplied in. No `counter` means 0.
+    `negative[l] * phi(-m)`; the constant C is multiplied in. No `counter` means 0. `again` tells which labels other
+    labels, of this block or another, may have the positives of: solutions of these are worth remembering.
     """
 
     first: int
@@ -34,11 +35,16 @@ class LabelBlock:
     positive: Costs
     negative: Costs
     counter: Costs | None = None
+    again: npt.NDArray[np.bool_] | None = None
 
     @property
     def n_labels(self) -> int:
         """The number of labels."""
         return len(self.positive)
+
+    def positives(self, at: int) -> Rows:
+        """Return the positive rows of a label."""
+        return self.rows[self.starts[at] : self.starts[at + 1]]
 
     def check_costs(self) -> None:
         """Refuse costs that are not finite or make the problem of a label non-convex."""
@@ -170,11 +176,11 @@ def _frequent_first(
     begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], indices: npt.NDArray[Any], n_features: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the features of some rows, most frequent first, and the place of each feature (of others: anything)."""
-    counts = clean_scratch("counts of features", n_features, np.int64)
     seen = scratch("features seen", (n_features,), np.int32)
-    found = np.sort(seen[: count_rows(begins, ends, indices, counts, seen)])
-    features = found[np.argsort(-counts[found], kind="stable")]
-    counts[found] = 0
+    with lent_zeros("counts of features", n_features, np.int64) as counts:
+        found = np.sort(seen[: count_rows(begins, ends, indices, counts, seen)])
+        features = found[np.argsort(-counts[found], kind="stable")]
+        counts[found] = 0
     place_of_feature = scratch("places of features", (n_features,), np.int32)
     place_of_feature[features] = np.arange(len(features), dtype=np.int32)
     return features, place_of_feature

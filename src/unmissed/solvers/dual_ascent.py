@@ -6,13 +6,18 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from unmissed.kernels.ascent import ascend, best_shift, row_add
-from unmissed.kernels.lanes import count_awake, lane_sweep
+from unmissed.kernels.exact import squared_length, touch
+from unmissed.kernels.lanes import by_row, follow, lane_sweep
+from unmissed.kernels.near import missing
+from unmissed.kernels.transpose import LARGEST
 from unmissed.kernels.vectors import LANES
 from unmissed.losses.margin import squared_hinge_value
+from unmissed.solvers.buffers import clean_scratch
 from unmissed.solvers.certificate import Doubles
 from unmissed.solvers.design import Design, Floats, Rows
 from unmissed.solvers.label import Label, Start, half_inverse
@@ -20,13 +25,15 @@ from unmissed.solvers.newton import Newton
 from unmissed.solvers.packed import Packed
 from unmissed.solvers.passes import Passes, Rounded
 
-_SWEEPS = 0.25, 1.0  # the share of rows that each sweep goes over, the first of their random order
-_EARLY = 3e-3  # how far, relative to the dual objective, a label goes alone between two sweeps
+_SWEEPS = 0.25, 1.0  # where sweeps end, as shares of the rows in their random order; each begins where one ended
+_GROWTH = 4.0  # weights may become so many times as long in a sweep
+_LONGEST = 1e37  # squared lengths that float32 holds; weights that are longer already may only become shorter
+_EARLY = 1e-2  # how far, relative to the dual objective, a label goes alone between two sweeps
 _EARLY_EPOCHS = 1
 _LATE_EPOCHS = 30
-_LATE = 0.1  # the same between two rounds, relative to the tolerance
+_LATE = 0.5  # the same between two rounds, relative to the tolerance
 _PACKED_ROUNDS = 2  # a label that is not done after so many is solved over rows as they are
-_TAKE = 0.6  # rows violated by more than this share of the bias's overshoot are taken in
+_TAKE = 0.55  # rows violated by more than this share of the bias's overshoot are taken in
 _MOST_STARTS = 16
 _SLOW = 0.5  # a round that leaves more of the gap than this is one too many
 _MOST_ROUNDS = (
@@ -35,9 +42,18 @@ _MOST_ROUNDS = (
 _PATIENCE = 0.25, 8, 500
 
 
-def _swept(design: Design) -> list[int]:
-    """Return how many rows each sweep goes over."""
-    return [math.ceil(share * design.n_samples) for share in _SWEEPS]
+def _swept(design: Design) -> list[slice]:
+    """Return the rows that each sweep goes over."""
+    ends = [math.ceil(share * design.n_samples) for share in _SWEEPS]
+    return [slice(first, last) for first, last in zip([0, *ends], ends, strict=False)]
+
+
+def _awake(group: Sequence[Label], part: slice) -> tuple[Any, ...]:
+    """Return which rows of a part are awake in which lane, as sweeps take it."""
+    starts = np.cumsum([0, *(len(label.rows) for label in group)])
+    rows, variables = (np.concatenate(parts) for parts in zip(*((one.rows, one.a) for one in group), strict=True))
+    awake: tuple[Any, ...] = by_row(rows, variables, starts, part.start, part.stop - part.start)
+    return awake
 
 
 class Starts:
@@ -60,26 +76,27 @@ class Starts:
 
     def _make(self, cost: float) -> Start:
         """Go one epoch towards the solution of the label without positives, over the rows of the first sweep."""
-        n = _swept(self._design)[0]
+        n = _swept(self._design)[0].stop
         w = np.zeros(self._design.n_features, np.float32)
         a = np.zeros(n, np.float32)
         centre = -1.0 if self._free else 0.0  # at -1 every negative is satisfied
-        bias, _ = ascend(
+        bias, square, _ = ascend(
             *self._packed.exact,
             self._design.norms,
             self._design.use_bias,
             np.arange(n, dtype=np.int32),
-            np.full(n, -1, np.float32),
-            np.full(n, half_inverse(cost)),
+            (0, half_inverse(cost), half_inverse(cost)),
             a,
             w,
+            np.empty(2 * len(w), np.float32),
             np.float32(centre),
+            0.0,
             0.0,
             1,  # every label goes on from here, and a better start was seen to save nothing
             self._seed,
         )
         awake = np.flatnonzero(a > 0).astype(np.int32)
-        return Start(w, np.float32(bias), self._free, centre, awake, a[awake])
+        return Start(w, float(square), np.float32(bias), self._free, centre, awake, a[awake])
 
 
 class DualAscent:
@@ -93,66 +110,93 @@ class DualAscent:
 
     def approach(self, group: Sequence[Label]) -> None:
         """Bring labels from the common start to where their own working sets are known."""
-        design, passes = self._design, self._passes
         for lane, label in enumerate(group):
-            passes.weights[lane] = label.start.w
-            label.w = passes.weights[lane]
+            self._passes.weights[lane] = label.start.w
+            label.w = self._passes.weights[lane]
             self._visit_positives(label)
-        lanes_of_rows = passes.lanes_of_rows(group)
-        h_positive, h_negative = np.ones(LANES, np.float32), np.ones(LANES, np.float32)
-        h_positive[: len(group)] = [label.h_positive for label in group]
-        h_negative[: len(group)] = [label.h_negative for label in group]
-        for sweep, n in enumerate(_swept(design)):
-            table = passes.table[:n]
-            table[:] = 0
-            if not sweep:
-                self._spread_starts(group)
-            for lane, label in enumerate(group):
-                inside = label.rows < n
-                table[label.rows[inside], lane] = label.a[inside]
-            bias = passes.into_lanes(group)
-            lane_sweep(
-                design.indptr[: n + 1],
-                design.indices,
-                design.values,
-                design.norms,
-                design.use_bias,
-                passes.lanes,
-                bias,
-                *lanes_of_rows,
-                h_positive,
-                h_negative,
-                table,
-            )
-            passes.out_of_lanes()
-            self._collect(group, bias, table)
-            for label in group:
-                label.ascend(design, self._packed.rows, _EARLY * abs(label.dual()), _EARLY_EPOCHS)
+        for part in _swept(self._design):
+            self._sweep(group, part)
+
+    def _sweep(self, group: Sequence[Label], part: slice) -> None:
+        """Sweep in lanes over a part of the rows, let labels follow, and let each go on alone."""
+        design, passes, rounded = self._design, self._passes, self._passes.rounded
+        lanes = np.ones((5, LANES), np.float32)
+        for lane, label in enumerate(group):
+            reach = max(_GROWTH * math.sqrt(label.square), 1.0 / design.typical_length)
+            lanes[:3, lane] = reach / LARGEST, min(label.square, _LONGEST), min(reach**2, _LONGEST)
+            lanes[3:, lane] = label.h_positive, label.h_negative
+        weights, bias = passes.into_lanes(group, lanes[0, : len(group)])
+        starts, lanes_of_rows = passes.lanes_of_rows(group)
+        counts = np.zeros(LANES, np.int64)
+        lane_sweep(
+            part.start,
+            design.indptr[part.start : part.stop + 1],
+            design.indices,
+            rounded.numbers,
+            tuple(bounds[part] for bounds in rounded.bounds),
+            design.norms[part],
+            design.use_bias,
+            weights,
+            lanes,
+            bias,
+            (starts[part.start : part.stop + 1], lanes_of_rows),
+            _awake(group, part),
+            passes.rows,
+            passes.numbers,
+            counts,
+        )
+        scratches = [clean_scratch(name, design.n_samples, np.float32) for name in ("new variables", "changes of rows")]
+        for lane, (label, listed) in enumerate(zip(group, passes.lists(counts), strict=False)):
+            touch(label.w)
+            old = label.rows, label.a, len(label.positives), part.start, part.stop
+            label.rows, label.a = follow(*self._packed.rows, *old, *listed, *scratches, label.w)
+            label.bias, label.square = bias[lane], float(lanes[1, lane])
+            label.ascend(design, self._packed.rows, _EARLY * label.scale, _EARLY_EPOCHS)
 
     def round(self, group: Sequence[Label]) -> None:
         """Certify labels; those whose gap is too wide take in the rows they missed and go on alone.
 
-        A label in its last round is certified and left as it is, so that its certificate is that of its weights.
+        No label is done in its first round, which is a rough one. A label in its last round is certified and left as it
+        is, so that its certificate is that of its weights.
         """
-        exact = all(label.rounds for label in group) or self._max_rounds == 1  # no label is done in its first round
-        if exact:
-            for label in group:
+        if all(label.rounds for label in group) or self._max_rounds == 1:
+            self._round_exactly(group)
+        else:
+            self._round_roughly(group)
+
+    def _round_roughly(self, group: Sequence[Label]) -> None:
+        for label, (rows, _) in zip(group, self._passes.rough(group, self._least), strict=True):
+            label.rounds += 1
+            label.objective = label.scale
+            self._improve(label, rows)
+
+    def _round_exactly(self, group: Sequence[Label]) -> None:
+        for label in group:
+            if not label.done:
                 label.refresh(self._design)
-        for label, (loss, rows, slack) in zip(group, self._passes.slack(group, exact), strict=True):
+        for label, (loss, rows, slack) in zip(group, self._passes.exact(group), strict=True):
             if label.done:
                 continue
             scores = self._passes.scores(label, label.positives)
             missed = float(np.sum(squared_hinge_value(scores)))
             label.rounds += 1
-            self._judge(label, label.cost_negative * loss + label.cost_positive * missed, exact)
+            self._judge(label, label.cost_negative * loss + label.cost_positive * missed)
             if not label.done:
-                self._improve(label, rows, slack, scores)
+                self._improve(label, rows[slack > self._least(label, slack, 1.0, scores)])
 
-    def _judge(self, label: Label, loss: float, exact: bool) -> None:
+    def _least(self, label: Label, slack: Floats, share: float, scores: Doubles | None = None) -> float:
+        """Return by how much a row must be violated to stay so when the bias falls to its best value, nearly.
+
+        What is known is the slack of a share of the violated rows, and the scores of the positives.
+        """
+        if not self._design.use_bias:
+            return 0.0
+        if scores is None:
+            scores = self._passes.scores(label, label.positives)
+        return -_TAKE * float(best_shift(slack, scores, label.cost_positive, label.cost_negative / share, label.offset))
+
+    def _judge(self, label: Label, loss: float) -> None:
         """Certify a label; one that makes no headway is handed to Newton's method, which has the last word."""
-        if not exact:
-            label.objective = label.penalty + loss
-            return
         before = label.gap
         label.certify(self._design, loss)
         label.done = label.gap <= self._tol or label.rounds >= self._max_rounds
@@ -161,13 +205,9 @@ class DualAscent:
             Newton(self._design, label).solve(self._tol)
             label.done = True
 
-    def _improve(self, label: Label, rows: Rows, slack: Floats, scores: Doubles) -> None:
-        """Take in the rows that stay violated when the bias falls to its best value, and go on alone."""
-        shift = 0.0
-        if self._design.use_bias:
-            shift = best_shift(slack, scores, label.cost_positive, label.cost_negative, label.offset)
-        missed = rows[slack > -_TAKE * shift]
-        label.take_in(np.setdiff1d(missed, label.rows, assume_unique=True))
+    def _improve(self, label: Label, violated: Rows) -> None:
+        """Take in rows that it violates, and go on alone."""
+        label.take_in(missing(violated, label.rows, clean_scratch("rows of a label", self._design.n_samples, np.bool_)))
         if label.free:
             label.recentre()
         late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
@@ -177,32 +217,15 @@ class DualAscent:
     def _visit_positives(self, label: Label) -> None:
         """Take the rows that are a label's positives out of the common start, and visit those once."""
         design, start = self._design, label.start
-        _, _, at = np.intersect1d(label.positives, start.rows, assume_unique=True, return_indices=True)
-        for row, a in zip(start.rows[at], start.a[at], strict=True):
-            begin, end = design.indptr[row], design.indptr[row + 1]
-            row_add(design.indices[begin:end], design.values[begin:end], a, label.w)
-            label.bias = np.float32(label.bias + design.use_bias * a)
+        at = np.searchsorted(start.rows, label.positives)
+        at = at[np.append(start.rows, -1)[at] == label.positives]
+        rows, variables = start.rows, start.a
+        if len(at):
+            for row, a in zip(rows[at], variables[at], strict=True):
+                begin, end = design.indptr[row], design.indptr[row + 1]
+                row_add(design.indices, design.values, begin, end, a, label.w)
+                label.bias = np.float32(label.bias + design.use_bias * a)
+            label.square = float(squared_length(label.w))
+            rows, variables = np.delete(rows, at), np.delete(variables, at)
         label.ascend(design, self._packed.rows, 0.0, 1)
-
-    def _spread_starts(self, group: Sequence[Label]) -> None:
-        """Give each lane the dual variables of its label's start."""
-        lanes_of: dict[int, list[int]] = {}
-        for lane, label in enumerate(group):
-            lanes_of.setdefault(id(label.start), []).append(lane)
-        for lanes in lanes_of.values():
-            start = group[lanes[0]].start
-            self._passes.table[start.rows[:, None], lanes] = start.a[:, None]
-
-    def _collect(self, group: Sequence[Label], bias: Floats, table: Floats) -> None:
-        """Make each label's working set of its positives and the rows that a sweep, whose table this is, left awake."""
-        awake_positives = []
-        for lane, label in enumerate(group):
-            a, inside = label.a[: len(label.positives)], label.positives < len(table)
-            a[inside] = table[label.positives[inside], lane]
-            table[label.positives[inside], lane] = 0
-            awake_positives.append(a)
-        counts = np.zeros(LANES, np.int64)
-        count_awake(table, counts)
-        for lane, (label, listed) in enumerate(zip(group, self._passes.positive_entries(table, counts), strict=False)):
-            label.bias = bias[lane]
-            label.set_rows(awake_positives[lane], *listed)
+        label.rows, label.a = np.concatenate([label.positives, rows]), np.concatenate([label.a, variables])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from unmissed.kernels.ascent import ascend
-from unmissed.kernels.exact import add_rows, squared_length, take_weights
-from unmissed.solvers.buffers import clean_scratch
+from unmissed.kernels.exact import add_rows, take_weights
+from unmissed.solvers.buffers import lent_zeros, scratch
 from unmissed.solvers.certificate import Doubles, Dual, relative_gap, upper_bound
 from unmissed.solvers.design import Design, Floats, Rows
 
@@ -23,9 +23,10 @@ def half_inverse(cost: float) -> np.float32:
 
 @dataclass(frozen=True)
 class Start:
-    """Near the solution of the label without positives, where all begin: weights, bias, and the awake rows."""
+    """Near the solution of the label without positives, where all begin: weights, |w|^2, bias, and the awake rows."""
 
     w: Floats
+    square: float
     bias: np.float32
     free: bool
     centre: float
@@ -34,22 +35,24 @@ class Start:
 
 
 class Label:
-    """A label's working set (positives first), weights w and bias, and what is known of its optimum.
+    """A label's working set, the positives first, with dual variables a; weights w, bias, and what is known of both.
 
-    `centre` is the value of the bias that costs nothing: 0 for a regularised bias; for a free one it follows the bias.
+    `at` is its place in the block. `square` is |w|^2: exactly so after `refresh`, nearly so after `ascend`. `centre` is
+    the value of the bias that costs nothing: 0 for a regularised bias; for a free one it follows the bias.
     """
 
-    def __init__(self, number: int, positives: Rows, costs: tuple[float, float], start: Start, seed: int) -> None:
-        self.number = number
+    def __init__(self, at: int, positives: Rows, costs: tuple[float, float], start: Start, seed: int) -> None:
+        self.at = at
         self.positives = positives
         self.cost_positive, self.cost_negative = costs
         self.h_positive, self.h_negative = half_inverse(costs[0]), half_inverse(costs[1])
         self.start = start
         self.w = start.w
+        self.square = start.square
         self.bias = start.bias
         self.free = start.free
         self.centre = start.centre
-        self.seed = seed + 1_000_003 * number
+        self.seed = seed
         self.rounds = 0
         self.epochs = 0
         self.done = False
@@ -57,37 +60,29 @@ class Label:
         self.objective = np.inf
         self.gap = np.inf
         self.lower = 0.0
-        self.set_rows(np.zeros(len(positives), np.float32), np.empty(0, np.int32), np.empty(0, np.float32))
-
-    def set_rows(self, a_positives: Floats, negatives: Rows, a_negatives: Floats) -> None:
-        """Make the working set of the positives and these negatives."""
-        sizes = [len(self.positives), len(negatives)]
-        self.rows = np.concatenate([self.positives, negatives])
-        self.a = np.concatenate([a_positives, a_negatives])
-        self.signs = np.repeat(np.array([1, -1], np.float32), sizes)
-        self.hs = np.repeat(np.array([self.h_positive, self.h_negative]), sizes)
+        self.rows, self.a = positives, np.zeros(len(positives), np.float32)
 
     def take_in(self, negatives: Rows) -> None:
         """Add sleeping negatives to the working set."""
-        n = len(self.positives)
-        sleeping = np.zeros(len(negatives), np.float32)
-        self.set_rows(self.a[:n], np.concatenate([self.rows[n:], negatives]), np.concatenate([self.a[n:], sleeping]))
+        self.rows = np.concatenate([self.rows, negatives])
+        self.a = np.concatenate([self.a, np.zeros(len(negatives), np.float32)])
 
     def ascend(self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int) -> None:
         """Go on alone over the working set until an epoch gains at most `tolerance`; X has the rows, `Packed` or not.
 
         Packed rows leave w off by a little, until `refresh` computes it again.
         """
-        bias, epochs = ascend(
+        bias, self.square, epochs = ascend(
             *X,
             design.norms,
             design.use_bias,
             self.rows,
-            self.signs,
-            self.hs,
+            (len(self.positives), self.h_positive, self.h_negative),
             self.a,
             self.w,
+            scratch("weights in pairs", (2 * design.n_features,)),
             self.bias,
+            self.square,
             tolerance,
             max_epochs,
             self.seed + self.epochs,
@@ -102,42 +97,39 @@ class Label:
         return float(self.bias) - self.centre
 
     @property
-    def penalty(self) -> float:
-        """|w|^2 / 2 + offset^2 / 2."""
-        return 0.5 * float(squared_length(self.w)) + 0.5 * self.offset**2
-
-    def dual(self) -> float:
-        """Return the dual objective as float32 has it: sum of a - h a^2 / 2, less penalty and centre times offset."""
-        a = self.a.astype(np.float64)
-        return float(np.sum(a - 0.5 * self.hs * a * a)) - self.penalty - self.centre * self.offset
+    def scale(self) -> float:
+        """About the objective: at the optimum it is half the sum of the dual variables."""
+        return 0.5 * float(np.sum(self.a))
 
     def refresh(self, design: Design) -> None:
         """Compute w from the dual variables in float64, which ends the drift of updates, and note a lower bound."""
-        a = np.where(self._costs() > 0, self.a, 0).astype(np.float64)
-        square = self._weights(design, a, self.w)
+        a = self.a.astype(np.float64)
+        n = len(self.positives)
+        for cost, side in ((self.cost_positive, a[:n]), (self.cost_negative, a[n:])):
+            if cost == 0:
+                side[:] = 0
+        square, self.square = self._weights(design, a, self.w)
         if design.use_bias:
-            self.bias = np.float32(self.centre + float(np.sum(a * self.signs)))
+            self.bias = np.float32(self.centre + float(np.sum(a[:n]) - np.sum(a[n:])))
         if self.free:
             a = self.balance(a)
-            square = self._weights(design, a, np.empty_like(self.w))
-        self.lower = self.lower_bound(design, self.rows, a, self._costs(), self.signs, square)
+            square, _ = self._weights(design, a, np.empty_like(self.w))
+        self.lower = self.lower_bound(design, self.rows, a, square)
 
     def certify(self, design: Design, loss: float) -> None:
         """Note the objective of these weights, whose loss is given, and the relative duality gap."""
         if self.free and len(self.positives) == design.n_samples:  # nothing to tell apart: b = 1 costs nothing
-            self.w[:], self.bias, self.objective, self.gap = 0, np.float32(1), 0.0, 0.0
+            self.w[:], self.square, self.bias, self.objective, self.gap = 0, 0.0, np.float32(1), 0.0, 0.0
             return
         most = max(self.cost_positive, self.cost_negative)
-        self.objective = upper_bound(design, self.w, float(self.bias), not self.free, loss, most)
+        self.objective = upper_bound(design, self.square, float(self.bias), not self.free, loss, most)
         self.gap = relative_gap(self.objective, self.lower)
 
-    def lower_bound(
-        self, design: Design, rows: Rows, a: Doubles, costs: Doubles, signs: Floats, square: float
-    ) -> float:
-        """Return a lower bound of the objective from dual variables of some rows."""
-        h = np.divide(0.5, costs, out=np.zeros_like(a), where=costs > 0)
+    def lower_bound(self, design: Design, rows: Rows, a: Doubles, square: float) -> float:
+        """Return a lower bound of the objective from dual variables of some rows, the positives first."""
         penalised = bool(design.use_bias) and not self.free
-        return Dual.of(design, rows, a, h, signs, square, penalised).lower_bound(design.n_features)
+        costs = self.cost_positive, self.cost_negative
+        return Dual.of(design, rows, a, len(self.positives), costs, penalised, square).lower_bound(design.n_features)
 
     def balance(self, a: Doubles) -> Doubles:
         """Scale the heavier side of dual variables, positives or the rest, down: a free bias asks for equal sums."""
@@ -153,18 +145,18 @@ class Label:
 
     def forget(self) -> None:
         """Let go of the working set and the weights once they are kept elsewhere."""
-        self.w = self.a = self.signs = self.hs = np.empty(0, np.float32)
+        self.w = self.a = np.empty(0, np.float32)
         self.rows = np.empty(0, np.int32)
 
     def recentre(self) -> None:
         """Centre the penalty of a free bias on the bias reached: a proximal step; the dual stays valid."""
         self.centre, self.bias = float(self.bias), np.float32(self.bias + self.offset)
 
-    def _costs(self) -> Doubles:
-        return np.where(self.signs > 0, self.cost_positive, self.cost_negative)
-
-    def _weights(self, design: Design, a: Doubles, w: Floats) -> float:
-        """Set w to sum a z x, rounded at the end; return |w|^2 before rounding."""
-        exact = clean_scratch("weights in float64", design.n_features, np.float64)
-        add_rows(*design.rows, self.rows, a * self.signs, exact)
-        return float(take_weights(exact, w))
+    def _weights(self, design: Design, a: Doubles, w: Floats) -> tuple[float, float]:
+        """Set w to sum a z x, rounded at the end; return |w|^2 before and after rounding."""
+        signed = a.copy()
+        signed[len(self.positives) :] *= -1
+        with lent_zeros("weights in float64", design.n_features, np.float64) as exact:
+            add_rows(*design.rows, self.rows, signed, exact)
+            square, rounded = take_weights(exact, w)
+        return float(square), float(rounded)

@@ -22,6 +22,7 @@ from unmissed.solvers.parameters import (
     check_tol,
 )
 from unmissed.solvers.shard import Shard
+from unmissed.solvers.twins import Twins, seed_of
 
 Solved = tuple[Rows, npt.NDArray[Any], float, float, float, int]
 """Places of features, weights, bias, objective, relative gap, epochs."""
@@ -62,6 +63,7 @@ class LabelByLabel(ABC):
         self._prune, self._seed = solver.prune, int(solver.random_state)
         self.design: Design = lay_out(X, bias=solver.fit_bias, seed=self._seed, rows=rows)
         self.columns = Columns.of(self.design)
+        self._twins = Twins()
 
     @abstractmethod
     def make_buffers(self) -> Any:
@@ -78,13 +80,13 @@ class LabelByLabel(ABC):
         builder = ShardBuilder(self.design, block.first, block.n_labels, self._prune)
         buffers = self.make_buffers()
         dense = scratch("weights of one label", (self.design.n_features,))
-        for at in range(block.n_labels):
+        for at in self._twins.begin(block, builder):
             positives = np.sort(places[block.starts[at] : block.starts[at + 1]])
             costs = float(block.positive[at]), float(block.negative[at])
-            features, w, bias, objective, gap, epochs = self.solve_label(
-                positives, costs, self._seed + 1_000_003 * (block.first + at), buffers
-            )
+            seed = self._seed + seed_of(positives)
+            features, w, bias, objective, gap, epochs = self.solve_label(positives, costs, seed, buffers)
             dense[:] = 0
             dense[features] = w
             builder.add(at, dense, np.float32(bias), objective, gap, epochs)
+        self._twins.end(block, builder)
         return builder.build()

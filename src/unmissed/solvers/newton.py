@@ -30,6 +30,8 @@ class Newton:
         self._ridge = 0.0 if label.free or not self._use_bias else 1.0
         self._point = np.empty(d + 1)  # weights and, last, the bias
         self._point[:d], self._point[d] = label.w, label.bias
+        if not np.isfinite(self._point).all():  # numbers out of the range of float32
+            self._point[:] = 0
         self._scores = np.empty(n)
         self._slack = np.empty(n)
         self._gradient = np.empty(d + 1)
@@ -70,7 +72,7 @@ class Newton:
         square = float(squared_length(w))
         penalty = squared_length(self._point[:-1]) + self._ridge * self._point[-1] ** 2
         objective = float(0.5 * penalty + np.sum(self._costs * self._slack**2))
-        return objective, self._label.lower_bound(self._design, self._rows, a, self._costs, self._signs, square)
+        return objective, self._label.lower_bound(self._design, self._rows, a, square)
 
     def _weights(self, a: Doubles) -> Doubles:
         """Return sum a z x."""
@@ -107,6 +109,7 @@ class Newton:
         """Give the label these weights, rounded, and their certificate; return its gap."""
         label = self._label
         label.w[:], label.bias = point[:-1], np.float32(point[-1])
+        label.square = float(squared_length(label.w))
         self._score(label.w, label.bias)
         slack = np.maximum(0.0, 1.0 - self._signs * self._scores)
         label.certify(self._design, float(np.sum(self._costs * slack**2)))

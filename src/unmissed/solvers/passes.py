@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.kernels.exact import label_slack_exact, scores_exact, squared_length
-from unmissed.kernels.lanes import list_awake, turn
-from unmissed.kernels.near import bounds_of, exact_slack, list_near, list_violated, round_rows, round_weights
+from unmissed.kernels.exact import label_slack_exact, scores_exact, touch
+from unmissed.kernels.lanes import by_row
+from unmissed.kernels.near import bounds_of, exact_slack, list_near, list_near_one, round_rows
+from unmissed.kernels.transpose import round_weights
 from unmissed.kernels.vectors import LANES
 from unmissed.solvers.buffers import scratch
 from unmissed.solvers.design import Design, Floats, Rows
 
-Passed = tuple[float, Rows, Floats]  # a label's loss over negatives, its violated rows, by how much
+Violated = tuple[Rows, Floats]  # rows that a label violates, and by how much
+Passed = tuple[float, Rows, Floats]  # the same, and before it the label's loss over negatives
 
-ALONE = 5  # up to this many labels a pass label by label is cheaper than one in lanes
+ALONE = 2  # up to this many labels a pass label by label is cheaper than one in lanes
+_SAMPLE = 16, 1024  # one row in so many tells what a label violates, unless these are fewer than that
 
 
 class Linear(Protocol):
-    """A label as passes see it: its positives, and the weights that its rows are scored by."""
+    """A label as passes see it: its positives, and the weights that its rows are scored by.
+
+    `square` is |w|^2; exact passes rely on it, for rough ones it need only be near.
+    """
 
     positives: Rows
     w: Floats
     bias: np.float32
+    square: float
+
+
+L = TypeVar("L", bound=Linear)
 
 
 class Rounded:
@@ -34,6 +44,7 @@ class Rounded:
     def __init__(self, design: Design) -> None:
         self.numbers = np.empty(len(design.values), np.int16)
         self.steps, self.sizes, self.errors = (np.empty(design.n_samples, np.float32) for _ in range(3))
+        self._nothing = np.zeros(design.n_samples, np.float32)
         round_rows(design.indptr, design.values, self.numbers, *self.bounds)
 
     @property
@@ -41,27 +52,39 @@ class Rounded:
         """The step of each row, and bounds of its size and of its error."""
         return self.steps, self.sizes, self.errors
 
+    @property
+    def steps_alone(self) -> tuple[Floats, Floats, Floats]:
+        """The same where what rounding did does not count."""
+        return self.steps, self._nothing, self._nothing
+
 
 class Passes:
-    """W in lanes and by label, and one number per row and lane: whatever the pass is about.
+    """W in lanes and by label, and for each lane a list of rows with a number each: whatever the pass is about.
 
     The buffers belong to the thread: only one object of this class is in use in it at a time.
     """
 
     def __init__(self, design: Design, rounded: Rounded) -> None:
         self.design, self.rounded = design, rounded
-        self.lanes = scratch("weights in lanes", (design.n_features, LANES))
         self.weights = scratch("weights by label", (LANES, design.n_features))
-        self.table = scratch("rows by lanes", (design.n_samples, LANES))
-        self._rows = scratch("rows near their margin", (LANES, design.n_samples), np.int32)
-        self._slack = scratch("slack of rows near their margin", (LANES, design.n_samples))
+        self.rows = scratch("rows of lanes", (LANES, design.n_samples), np.int32)
+        self.numbers = scratch("numbers of rows of lanes", (LANES, design.n_samples))
+        self._group: Sequence[Linear] = ()
+        self._lanes_of_rows: tuple[npt.NDArray[np.int64], Rows]
 
-    def slack(self, group: Sequence[Linear], exact: bool) -> Iterator[Passed]:
+    def exact(self, group: Sequence[Linear]) -> Iterator[Passed]:
         """Return each label's loss over its negatives and the rows it violates.
 
-        Rows are found in whole numbers; if the pass is to be `exact`, all that may be violated are scored in float64.
+        Rows that may be violated are found in whole numbers, and scored in float64.
         """
-        return self._alone(group, exact) if len(group) <= ALONE else self._in_lanes(group, exact)
+        return self._exact_alone(group) if len(group) <= ALONE else self._exact_in_lanes(group)
+
+    def rough(self, group: Sequence[L], least: Callable[[L, Floats, float], float]) -> Iterator[Violated]:
+        """Return the rows that each label violates by more than it says when it has seen a share of them.
+
+        `least(label, slack, share)` is told by how much a share of the rows is violated. All is in whole numbers.
+        """
+        return self._rough_alone(group, least) if len(group) <= ALONE else self._rough_in_lanes(group, least)
 
     def gather(self, group: Sequence[Linear]) -> None:
         """Move the weights of labels to the buffer that lanes are filled from."""
@@ -70,37 +93,33 @@ class Passes:
                 self.weights[lane] = label.w
                 label.w = self.weights[lane]
 
-    def into_lanes(self, group: Sequence[Linear]) -> Floats:
-        """Put the weights of a group side by side; return the biases of the lanes."""
-        self.gather(group)
-        turn(self.weights, self.lanes)
-        self.lanes[:, len(group) :] = 0
-        bias = np.full(LANES, -2, np.float32)  # lanes without a label: no row is violated, none is updated
-        bias[: len(group)] = [label.bias for label in group]
-        return bias
+    def into_lanes(self, group: Sequence[Linear], steps: npt.ArrayLike) -> tuple[npt.NDArray[np.int16], Floats]:
+        """Put the weights of a group side by side, as whole numbers times a step for each; return them and the biases.
 
-    def out_of_lanes(self) -> None:
-        """Copy weights that changed in lanes back to the labels."""
-        turn(self.lanes, self.weights)
+        Lanes without a label have weights of 0 and a bias with which no row is violated.
+        """
+        self.gather(group)
+        self.weights[len(group) :] = 0
+        of_lanes, bias = np.zeros(LANES), np.full(LANES, -2, np.float32)
+        of_lanes[: len(group)] = steps
+        bias[: len(group)] = [label.bias for label in group]
+        weights = scratch("weights in lanes", (self.design.n_features, LANES), np.int16)
+        round_weights(self.weights, of_lanes, weights)
+        return weights, bias
 
     def lanes_of_rows(self, group: Sequence[Linear]) -> tuple[npt.NDArray[np.int64], Rows]:
-        """Return, in CSR form, the lanes whose label a row has."""
+        """Return, in CSR form, the lanes whose label a row has; the last group's are remembered."""
+        if group is self._group:
+            return self._lanes_of_rows
         rows = np.concatenate([label.positives for label in group])
-        lanes = np.repeat(np.arange(len(group), dtype=np.int32), [len(label.positives) for label in group])
-        order = np.argsort(rows, kind="stable")
-        indptr = np.zeros(self.design.n_samples + 1, np.int64)
-        np.cumsum(np.bincount(rows, minlength=self.design.n_samples), out=indptr[1:])
-        return indptr, lanes[order]
+        starts = np.cumsum([0, *(len(label.positives) for label in group)])
+        indptr, lanes, _ = by_row(rows, np.ones(len(rows), np.float32), starts, 0, self.design.n_samples)
+        self._group, self._lanes_of_rows = group, (indptr, lanes)
+        return self._lanes_of_rows
 
-    def positive_entries(self, table: Floats, counts: npt.NDArray[np.int64]) -> list[tuple[Rows, Floats]]:
-        """Return for each lane the rows and values of a table's positive entries, `counts` of them."""
-        starts = np.zeros(LANES + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        rows = np.empty(starts[-1], np.int32)
-        entries = np.empty(starts[-1], np.float32)
-        list_awake(table, starts, rows, entries)
-        parts = [slice(starts[lane], starts[lane + 1]) for lane in range(LANES)]
-        return [(rows[part], entries[part]) for part in parts]
+    def lists(self, counts: npt.NDArray[np.int64]) -> list[tuple[Rows, Floats]]:
+        """Return the rows and numbers that a pass has listed for each lane, until the next pass."""
+        return [(self.rows[lane, :n], self.numbers[lane, :n]) for lane, n in enumerate(counts)]
 
     def scores(self, label: Linear, rows: Rows) -> npt.NDArray[np.float64]:
         """Return the scores of some rows under one label, in float64."""
@@ -108,44 +127,82 @@ class Passes:
         scores_exact(*self.design.rows, rows, label.w, label.bias, scores)
         return scores
 
-    def _in_lanes(self, group: Sequence[Linear], exact: bool) -> Iterator[Passed]:
-        self.gather(group)
-        bias = np.full(LANES, -2, np.float32)  # lanes without a label: no row is violated
-        bounds = np.zeros((4, LANES))
+    def _exact_in_lanes(self, group: Sequence[Linear]) -> Iterator[Passed]:
+        bounds = self._bounds(group)
+        arguments = *self.into_lanes(group, bounds[0, : len(group)]), bounds, self.lanes_of_rows(group)
+        every = slice(0, self.design.n_samples)
+        for label, (rows, slack) in zip(group, self._near(every, self.rounded.bounds, *arguments), strict=False):
+            touch(label.w)
+            loss, n = exact_slack(*self.design.rows, label.w, label.bias, rows, slack)
+            yield float(loss), rows[:n], slack[:n]
+
+    def _rough_in_lanes(self, group: Sequence[L], least: Callable[[L, Floats, float], float]) -> Iterator[Violated]:
+        bounds = self._bounds(group)
+        bounds[1:] = 0
+        arguments = *self.into_lanes(group, bounds[0, : len(group)]), bounds, self.lanes_of_rows(group)
+        sample, share = self._sample()
+        for lane, (label, (_, slack)) in enumerate(
+            zip(group, self._near(sample, self.rounded.steps_alone, *arguments), strict=False)
+        ):
+            bounds[3, lane] = -least(label, slack, share)
+        every = slice(0, self.design.n_samples)
+        yield from self._near(every, self.rounded.steps_alone, *arguments)[: len(group)]
+
+    def _bounds(self, group: Sequence[Linear]) -> Floats:
+        """Return what `bounds_of` has for the label of each lane."""
+        bounds = np.zeros((4, LANES), np.float32)
         for lane, label in enumerate(group):
-            bias[lane] = label.bias
-            bounds[:, lane] = bounds_of(label.w, label.bias)
-        weights = scratch("whole weights in lanes", (self.design.n_features, LANES), np.int16)
-        round_weights(self.weights, bounds[0], weights)
+            bounds[:, lane] = bounds_of(label.square, float(label.bias))
+        return bounds
+
+    def _near(
+        self, part: slice, row_bounds: tuple[Floats, ...], weights: Any, bias: Floats, bounds: Floats, positives: Any
+    ) -> list[Violated]:
+        """List for each lane which of some rows may be violated, until the next pass."""
         counts = np.zeros(LANES, np.int64)
-        X = self.design.indptr, self.design.indices, self.rounded.numbers, self.rounded.bounds
-        positives = self.lanes_of_rows(group)
-        list_near(*X, weights, bias, bounds.astype(np.float32), *positives, self._rows, self._slack, counts)
-        for lane, label in enumerate(group):
-            near = self._rows[lane, : counts[lane]], self._slack[lane, : counts[lane]]
-            yield self._score(label, *near) if exact else self._violated(*near)
+        starts, lanes = positives
+        inside = slice(part.start, part.stop + 1)
+        X = self.design.indptr[inside], self.design.indices, self.rounded.numbers
+        of_rows = tuple(bound[part] for bound in row_bounds)
+        lists = self.rows, self.numbers, counts
+        list_near(part.start, *X, of_rows, weights, bias, bounds, (starts[inside], lanes), *lists)
+        return self.lists(counts)
 
-    def _alone(self, group: Sequence[Linear], exact: bool) -> Iterator[Passed]:
-        rows, slack = self._rows[0], self._slack[0]
-        is_positive = scratch("positives of one label", (self.design.n_samples,), np.bool_)
+    def _exact_alone(self, group: Sequence[Linear]) -> Iterator[Passed]:
+        slack = self.numbers[0]
         for label in group:
-            is_positive[:] = False
-            is_positive[label.positives] = True
-            if exact:
-                loss = label_slack_exact(*self.design.rows, label.w, label.bias, is_positive, slack)
-                violated = np.flatnonzero(slack > 0).astype(np.int32)
-                yield float(loss), violated, slack[violated]
-            else:
-                X = self.design.indptr, self.design.indices, self.rounded.numbers, self.rounded.steps
-                step, *_ = bounds_of(label.w, label.bias)
-                n = list_violated(*X, label.w, step, label.bias, is_positive, rows, slack)
-                yield self._violated(rows[:n], slack[:n])
+            is_positive = self._is_positive(label)
+            loss = label_slack_exact(*self.design.rows, label.w, label.bias, is_positive, slack)
+            violated = np.flatnonzero(slack > 0).astype(np.int32)
+            yield float(loss), violated, slack[violated]
 
-    def _score(self, label: Linear, rows: Rows, slack: Floats) -> Passed:
-        loss, n = exact_slack(*self.design.rows, label.w, label.bias, rows, slack)
-        return float(loss), rows[:n], slack[:n]
+    def _rough_alone(self, group: Sequence[L], least: Callable[[L, Floats, float], float]) -> Iterator[Violated]:
+        sample, share = self._sample()
+        for label in group:
+            step = np.float32(bounds_of(label.square, float(label.bias))[0])
+            arguments = label.w, step, label.bias, self._is_positive(label)
+            _, slack = self._near_one(sample, 0.0, *arguments)
+            yield self._near_one(slice(0, self.design.n_samples), -least(label, slack, share), *arguments)
 
-    def _violated(self, rows: Rows, slack: Floats) -> Passed:
-        violated = slack > 0
-        slack = slack[violated]
-        return float(squared_length(slack)), rows[violated], slack
+    def _near_one(self, part: slice, extra: float, w: Floats, step: Any, bias: Any, is_positive: Any) -> Violated:
+        """List which of some rows one label may violate, as `_near` does."""
+        rows, slack = self.rows[0], self.numbers[0]
+        X = self.design.indptr[part.start : part.stop + 1], self.design.indices, self.rounded.numbers
+        steps = self.rounded.steps[part]
+        n = list_near_one(part.start, *X, steps, w, step, bias, np.float32(extra), is_positive, rows, slack)
+        return rows[:n], slack[:n]
+
+    def _is_positive(self, label: Linear) -> npt.NDArray[np.bool_]:
+        is_positive = scratch("positives of one label", (self.design.n_samples,), np.bool_)
+        is_positive[:] = False
+        is_positive[label.positives] = True
+        return is_positive
+
+    def _sample(self) -> tuple[slice, float]:
+        """Return the last rows, and their share.
+
+        All rows are in random order; but labels have had more time to come to terms with those that they saw first.
+        """
+        n = self.design.n_samples
+        size = min(n, max(n // _SAMPLE[0], _SAMPLE[1]))
+        return slice(n - size, n), size / n if n else 1.0

@@ -2,11 +2,11 @@
 
 For every label: min 1/2 |w|^2 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 over (w, b), LIBLINEAR's objective.
 
-The way there, for LANES labels at a time. (1) All start from the solution of the label without positives, which they
-share. (2) Two sweeps of dual coordinate ascent in lanes, over a quarter of the rows and over all; after each, every
-label goes on alone over its awake rows. (3) Rounds: a pass in lanes finds each label's duality gap and the rows it has
-missed; labels whose gap is small enough are done, the others take those rows in and go on alone. Labels left over after
-two rounds wait until the block has enough of them to fill the lanes again.
+The way there, for LANES labels at a time. (1) All start near the solution of the label without positives, which they
+share. (2) Two sweeps of dual coordinate ascent in lanes, one over a quarter of the rows, one over the rest; after each,
+every label goes on alone over its awake rows. (3) Rounds: a pass in lanes finds the rows that each label has missed,
+and from the second round on its duality gap; labels whose gap is small enough are done, the others take those rows in
+and go on alone. Labels left over after two rounds wait until the block has enough of them to fill the lanes again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from unmissed.solvers.packed import Packed
 from unmissed.solvers.parameters import check_bias, check_prune, check_rounds, check_seed, check_tol
 from unmissed.solvers.passes import Rounded
 from unmissed.solvers.shard import Shard
+from unmissed.solvers.twins import Twins, seed_of
 
 
 @dataclass(frozen=True)
@@ -62,29 +63,27 @@ class PreparedSquaredHinge:
         self.design: Design = lay_out(X, bias=solver.fit_bias is not False, seed=int(solver.random_state), rows=rows)
         self._rounded = Rounded(self.design)
         self._packed = Packed(self.design)
+        self._twins = Twins()
         self._starts = Starts(self.design, self._packed, solver.fit_bias == "free", int(solver.random_state))
 
     def solve(self, block: LabelBlock) -> Shard:
         """Solve every label of the block; the result does not depend on how labels are put into blocks."""
         block.check_costs()
         solver, places = self.solver, self.design.places(block.rows)
-        labels = [
-            Label(
-                block.first + at,
-                places[block.starts[at] : block.starts[at + 1]],
-                (float(block.positive[at]), float(block.negative[at])),
-                self._starts.of(float(block.negative[at])),
-                int(solver.random_state),
-            )
-            for at in range(block.n_labels)
-        ]
         builder = ShardBuilder(self.design, block.first, block.n_labels, solver.prune)
 
+        def begin(at: int) -> Label:
+            costs = float(block.positive[at]), float(block.negative[at])
+            positives = places[block.starts[at] : block.starts[at + 1]]
+            seed = int(solver.random_state) + seed_of(positives)
+            return Label(at, positives, costs, self._starts.of(costs[1]), seed)
+
         def keep(label: Label) -> None:
-            at = label.number - block.first
-            builder.add(at, label.w, label.bias, label.objective, label.gap, label.epochs)
+            builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs)
             label.forget()
 
+        labels = [begin(at) for at in self._twins.begin(block, builder)]
         method = DualAscent(self.design, self._packed, self._rounded, solver.tol, solver.max_rounds)
         schedule.run(labels, method, keep)
+        self._twins.end(block, builder)
         return builder.build()
