@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmissed._jit import kernel
-from unmissed.kernels import whole
+from unmissed.kernels import chunks, scan, whole
+from unmissed.kernels.chunks import NO_LINE
 from unmissed.kernels.whole import TILE
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, scanning, scoring
+from unmissed.models.label_clusters import csr_arrays
 from unmissed.models.scanning import Ranker, Scan
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
-N_FEATURES = 30
+N_FEATURES = 110  # more than two words of marks
 
 
 def make_shards(weights, bias, cuts):
@@ -78,6 +81,23 @@ def test_the_scan_finds_the_best_labels_to_the_bit(seed, n_labels, k, alike, rea
     assert (found.labels[:, expected.k :] == -1).all()
 
 
+def test_labels_of_many_weights_are_scanned_first_and_a_few_more_are_no_chunk_of_their_own(monkeypatch):
+    shards, _ = draw(2, 5 * TILE, alike=False)
+    monkeypatch.setattr(scanning, "_CHUNK", 2 * TILE - 7)
+    cut = Scan(shards, N_FEATURES).chunks
+    counts = np.concatenate([np.bincount(shard.labels, minlength=shard.n_labels) for shard in shards])
+    assert [first for first, _ in cut] == [0, 107, 214]
+    assert np.array_equal(np.sort(np.concatenate([chunk.names for _, chunk in cut])), np.arange(5 * TILE))
+    for (_, one), (_, other) in pairwise(cut):
+        assert counts[one.names].min() >= counts[other.names].max()
+    monkeypatch.setattr(scanning, "_CHUNK", 5 * TILE - 12)
+    assert len(Scan(shards, N_FEATURES).chunks) == 1
+
+
+def test_no_labels_are_no_best_ones():
+    assert (Scan([], N_FEATURES).rank(draw(0, 1, alike=False)[1], 2, 1).labels == -1).all()
+
+
 def test_scores_beyond_float32_are_looked_at_one_by_one():
     shards, X = draw(1, 2 * TILE, alike=False)
     shards = [replace(shard, weights=np.abs(shard.weights)) for shard in shards]  # no sum of both infinities
@@ -96,9 +116,11 @@ def test_few_labels_are_scored_exactly(monkeypatch):
     monkeypatch.setattr(scanning, "_MANY", 8)
     monkeypatch.setattr(scanning, "_REACH", 2)
     Scan(shards, N_FEATURES).rank(X, 5, 1)
-    chunk, found = asked[0][0], asked[0][5]
-    assert chunk.lines.max() >= 0 > chunk.lines.min()  # features of both kinds
-    assert (np.diff(chunk.starts)[chunk.lines >= 0] > 0).any()  # weights beyond 8 bits are listed
+    chunk, found = asked[0][0], asked[0][3]
+    has_line = chunk.table[:-1, 1] != NO_LINE
+    assert 0 < has_line.sum() < N_FEATURES  # features of both kinds
+    assert chunk.dense.ctypes.data % TILE == 0  # a line of weights is one of the cache
+    assert (np.diff(chunk.table[:, 0].astype(np.int64))[has_line] > 0).any()  # weights beyond 8 bits are listed
     kept = [found.most[row, : found.counts[row]] >= found.floor[row, -1] for row in range(1, X.shape[0])]
     assert 5 <= np.mean([row.sum() for row in kept]) < 30  # of 1,280
 
@@ -145,9 +167,33 @@ def test_labels_that_are_learned_later_are_scanned_too():
     assert model.rank(many, 9).labels.max() == 8
 
 
+@pytest.mark.kernel
+def test_a_row_has_an_even_number_of_lines_and_128_times_their_factors():
+    shards, X = draw(3, 2 * TILE, alike=False)
+    chunk, rows = Scan(shards, N_FEATURES).chunks[0][1], scanning._rounded(*csr_arrays(abs(X)))
+    n_odd = 0
+    for row in range(X.shape[0]):
+        places, factors, sums = (
+            np.ones(N_FEATURES + 1, np.uint32),
+            np.ones(N_FEATURES + 1, np.int16),
+            np.ones(2 * TILE, np.int32),
+        )
+        end, shift = scan._add_lists(chunk, rows, row, places, factors, 0, sums)
+        begin, last = X.indptr[row : row + 2]
+        lines = chunk.table[X.indices[begin:last], 1]
+        n_odd += (lines != NO_LINE).sum() % 2
+        wanted = rows.factors[begin:last][lines != NO_LINE]
+        assert end % 2 == 0
+        assert np.array_equal(places[: len(wanted)], TILE * lines[lines != NO_LINE])
+        assert np.array_equal(factors[: len(wanted)], wanted)
+        assert not factors[len(wanted) : end].any()
+        assert shift == 128 * int(wanted.astype(int).sum())
+    assert 0 < n_odd < X.shape[0]
+
+
 @kernel()
-def add_whole(lines, factors, begin, end, weights, sums):
-    whole.add_whole(lines, factors, begin, end, weights, sums)
+def score_whole(places, factors, begin, end, weights, sums, shift, scale, bias, scores):
+    return whole.score_whole(places, factors, begin, end, weights, sums, shift, scale, bias, scores)
 
 
 @kernel()
@@ -158,17 +204,19 @@ def count_ones(word):
 @pytest.mark.kernel
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 20), st.integers(0, 20)))
-def test_sums_of_whole_numbers_are_those_of_the_plain_loop_also_where_they_wrap_around(seed, bounds):
+def test_scores_of_whole_numbers_are_those_of_the_plain_loop_also_where_sums_wrap_around(seed, bounds):
     begin, end = (2 * bound for bound in sorted(bounds))
     rng = np.random.default_rng(seed)
-    lines = rng.integers(0, 7, 40).astype(np.uint16)
+    places = (TILE * rng.integers(0, 7, 40 + whole.AHEAD)).astype(np.uint32)
     factors = rng.integers(-32767, 32768, 40).astype(np.int16)
     weights = rng.integers(-128, 128, 7 * TILE).astype(np.int8)
     sums = rng.integers(-(2**31), 2**31, TILE).astype(np.int32)
-    expected = sums.copy()
-    add_whole(lines, factors, begin, end, weights, sums)
-    whole.plain_add_whole(lines, factors, begin, end, weights, expected)
-    assert np.array_equal(sums, expected)
+    shift, scale, bias = rng.integers(-(2**40), 2**40), np.float32(0.01), rng.standard_normal(TILE).astype(np.float32)
+    found, expected = np.empty((2, TILE), np.float32)
+    row = places, factors, begin, end, weights, sums, shift, scale, bias
+    peaks = score_whole(*row, found), whole.plain_score_whole(*row, expected)
+    assert np.array_equal(found, expected)
+    assert peaks[0] == peaks[1] == expected.max()
 
 
 @pytest.mark.kernel
@@ -178,9 +226,18 @@ def test_a_weight_in_bytes_is_added_to_its_own_label():
     for lane in range(TILE):
         weights[0, whole.byte_place(lane)] = whole.to_byte(wanted[lane], lane)
     assert sorted(whole.byte_place(lane) for lane in range(TILE)) == list(range(TILE))
-    sums = np.ones(TILE, np.int32)
-    add_whole(np.zeros(2, np.uint16), np.array([7, 0], np.int16), 0, 2, weights.reshape(-1), sums)
-    assert np.array_equal(sums, 1 + 7 * wanted)
+    places, factors = np.zeros(2 + whole.AHEAD, np.uint32), np.array([7, 0], np.int16)
+    sums, bias, scores = np.ones(TILE, np.int32), np.arange(TILE, dtype=np.float32), np.empty(TILE, np.float32)
+    score_whole(places, factors, 0, 2, weights.reshape(-1), sums, 128 * 7, np.float32(2), bias, scores)
+    assert np.array_equal(scores, 2 * (1 + 7 * wanted) + np.arange(TILE))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("weight", [-32767, -1, 0, 1, 32767])
+@pytest.mark.parametrize("label", [0, 1, 6000])
+def test_a_word_of_a_list_holds_a_label_and_its_weight(label, weight):
+    word = np.int32((label << 16) + weight)
+    assert (chunks.word_label(word), chunks.word_weight(word)) == (label, weight)
 
 
 @pytest.mark.kernel

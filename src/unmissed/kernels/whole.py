@@ -18,13 +18,14 @@ import numpy as np
 
 from unmissed._jit import interpreted, intrinsic, kernel, later
 from unmissed.kernels.prefetch import hint
+from unmissed.kernels.vectors import constant
 
 ir, types, cgutils = later("llvmlite.ir"), later("numba.core.types"), later("numba.core.cgutils")
 binding = later("llvmlite.binding")
 
 TILE = 64  # labels
 _WIDTH = 16  # numbers of 16 bits in a register
-_AHEAD = 40  # weights are asked for so many non-zeros before they are used; a line of TILE weights is one of the cache
+AHEAD = 40  # weights are asked for so many non-zeros before they are used; a line of TILE weights is one of the cache
 
 _Value = Any  # of llvmlite
 
@@ -47,16 +48,19 @@ def to_byte(weight, lane):
     return weight - 128 if weight >= 0 else weight + 128
 
 
-def plain_add_whole(lines, factors, begin, end, weights, sums):
-    """Add factors times lines of TILE weights to `sums`; lines are numbered, begin and end are even."""
-    places, low = [byte_place(lane) for lane in range(TILE)], np.arange(TILE) & 16 == 0
+def plain_score_whole(places, factors, begin, end, weights, sums, shift, scale, bias, scores):
+    """Add factors times lines of TILE weights to `sums`, set scores to scale times that plus bias; return the largest.
+
+    A line begins at its place; begin and end are even. `shift` is 128 times the sum of the factors: what low lanes have
+    too much. Lines are asked for ahead, so AHEAD more places have to follow the last one.
+    """
+    order, low = [byte_place(lane) for lane in range(TILE)], np.arange(TILE) & 16 == 0
+    total = sums - np.where(low, np.array(shift).astype(np.int32), np.int32(0))
     for at in range(begin, end):
-        line = weights[TILE * int(lines[at]) : TILE * (int(lines[at]) + 1)][places]
-        sums += np.int32(factors[at]) * np.where(low, line ^ np.int8(-128), line).astype(np.int32)
-
-
-def _number(value: int) -> _Value:
-    return ir.IntType(64)(value)
+        line = weights[int(places[at]) : int(places[at]) + TILE][order]
+        total += np.int32(factors[at]) * np.where(low, line.view(np.uint8).astype(np.int32), line.astype(np.int32))
+    scores[:] = total.astype(np.float32) * np.float32(scale) + bias
+    return scores.max()
 
 
 def _multiply(builder: Any, left: _Value, right: _Value) -> _Value:
@@ -86,58 +90,87 @@ _HALVES = [
 ]
 
 
-def _add_whole(typingctx: Any, lines: Any, factors: Any, begin: Any, end: Any, weights: Any, sums: Any) -> Any:
-    """Do what `plain_add_whole` does with the sums in registers."""
+def _score_whole(
+    typingctx: Any, places: Any, factors: Any, begin: Any, end: Any, weights: Any, sums: Any, shift: Any, scale: Any,
+    bias: Any, scores: Any
+) -> Any:  # fmt: skip
+    """Do what `plain_score_whole` does with the sums in registers."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        arrays = [context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 1, 4, 5)]
-        numbers, pairs, table, out = (array.data for array in arrays)
-        n_lines = builder.extract_value(arrays[0].shape, 0)
-        words, wide = ir.VectorType(ir.IntType(16), _WIDTH), ir.VectorType(ir.IntType(32), _WIDTH // 2)
-        ones, eight = ir.Constant(words, [1] * _WIDTH), ir.Constant(words, [8] * _WIDTH)
-        total_factor = cgutils.alloca_once_value(builder, ir.Constant(wide, None))
-        kept = [cgutils.alloca_once_value(builder, ir.Constant(wide, None)) for _ in range(TILE // 8)]
+        arrays = [context.make_array(signature.args[at])(context, builder, arguments[at]) for at in _ARRAYS]
+        return _write(builder, [array.data for array in arrays], [arguments[at] for at in (2, 3, 6, 7)])
 
-        def place_at(at: _Value) -> _Value:
-            line = builder.zext(builder.load(builder.gep(numbers, [at])), ir.IntType(64))
-            return builder.mul(line, _number(TILE))
+    numbers = types.int64, types.int64
+    return types.float32(places, factors, *numbers, weights, sums, types.int64, types.float32, bias, scores), generate
 
-        def line_at(place: _Value, lane: int) -> _Value:
-            pointer = builder.gep(table, [builder.add(place, _number(lane))])
-            return builder.load(builder.bitcast(pointer, words.as_pointer()), align=1)
 
-        def add(total: _Value, more: _Value) -> None:
-            builder.store(builder.add(builder.load(total), more), total)
+_ARRAYS = 0, 1, 4, 5, 8, 9  # arguments of `score_whole` that are arrays
 
-        last = builder.sub(n_lines, _number(1))
-        with cgutils.for_range_slice(builder, arguments[2], arguments[3], _number(2), inc=True) as (at, _):
-            for step in (0, 1):
-                ahead = builder.add(at, _number(_AHEAD + step))
-                inside = builder.icmp_signed("<", ahead, last)
-                hint(builder, builder.gep(table, [place_at(builder.select(inside, ahead, last))]))
-            one, other = place_at(at), place_at(builder.add(at, _number(1)))
-            pair = builder.load(builder.bitcast(builder.gep(pairs, [at]), ir.IntType(32).as_pointer()), align=2)
-            nothing = ir.Constant(wide, ir.Undefined)
-            spread = builder.insert_element(nothing, pair, ir.IntType(32)(0))
-            both = builder.bitcast(_shuffle(builder, spread, nothing, [0] * (_WIDTH // 2)), words)
-            add(total_factor, _multiply(builder, ones, both))
-            for group, lane in enumerate(range(0, TILE, 2 * _WIDTH)):
-                left, right = line_at(one, lane), line_at(other, lane)
-                for half, order in enumerate(_HALVES):
-                    woven = _shuffle(builder, left, right, order)
-                    add(kept[4 * group + half], _multiply(builder, woven, both))
-                    add(kept[4 * group + half + 2], _multiply(builder, builder.ashr(woven, eight), both))
-        bias = builder.mul(builder.load(total_factor), ir.Constant(wide, [128] * (_WIDTH // 2)))
-        for eighth, total in enumerate(kept):
-            result = builder.load(total)
-            if not eighth & 2:
-                high = builder.mul(builder.load(kept[eighth + 2]), ir.Constant(wide, [256] * (_WIDTH // 2)))
-                result = builder.sub(builder.sub(result, high), bias)
-            pointer = builder.bitcast(builder.gep(out, [_number(8 * eighth)]), wide.as_pointer())
-            builder.store(builder.add(builder.load(pointer, align=4), result), pointer, align=4)
-        return context.get_dummy_value()
 
-    return types.void(lines, factors, types.int64, types.int64, weights, sums), generate
+def _write(builder: Any, arrays: list[_Value], numbers: list[_Value]) -> _Value:
+    places, pairs, table, sums, bias, scores = arrays
+    begin, end, shift, scale = numbers
+    words, wide = ir.VectorType(ir.IntType(16), _WIDTH), ir.VectorType(ir.IntType(32), _WIDTH // 2)
+    eight = ir.Constant(words, [8] * _WIDTH)
+    kept = [cgutils.alloca_once_value(builder, ir.Constant(wide, None)) for _ in range(TILE // 8)]
+
+    def line_of(at: _Value) -> _Value:
+        place = builder.zext(builder.load(builder.gep(places, [at])), ir.IntType(64))
+        return builder.gep(table, [place])
+
+    def load(line: _Value, lane: int) -> _Value:
+        pointer = builder.gep(line, [constant(lane)])
+        return builder.load(builder.bitcast(pointer, words.as_pointer()), align=1)
+
+    def add(total: _Value, more: _Value) -> None:
+        builder.store(builder.add(builder.load(total), more), total)
+
+    with cgutils.for_range_slice(builder, begin, end, constant(2), inc=True) as (at, _):
+        for step in (0, 1):
+            hint(builder, line_of(builder.add(at, constant(AHEAD + step))))
+        one, other = line_of(at), line_of(builder.add(at, constant(1)))
+        pair = builder.load(builder.bitcast(builder.gep(pairs, [at]), ir.IntType(32).as_pointer()), align=2)
+        both = builder.bitcast(_everywhere(builder, pair), words)
+        for group, lane in enumerate(range(0, TILE, 2 * _WIDTH)):
+            left, right = load(one, lane), load(other, lane)
+            for half, order in enumerate(_HALVES):
+                woven = _shuffle(builder, left, right, order)
+                add(kept[4 * group + half], _multiply(builder, woven, both))
+                add(kept[4 * group + half + 2], _multiply(builder, builder.ashr(woven, eight), both))
+    results = [builder.load(total) for total in kept]
+    spread = _everywhere(builder, builder.trunc(shift, ir.IntType(32)))
+    for eighth in (0, 1, 4, 5):
+        high = builder.mul(results[eighth + 2], ir.Constant(wide, [256] * (_WIDTH // 2)))
+        results[eighth] = builder.sub(builder.sub(results[eighth], high), spread)
+    return _finish(builder, results, sums, _everywhere(builder, scale), bias, scores)
+
+
+def _finish(builder: Any, results: list[_Value], sums: _Value, scale: _Value, bias: _Value, scores: _Value) -> _Value:
+    """Write the scores of a tile, and return the largest."""
+    wide, floats = results[0].type, scale.type
+    peak = None
+    for eighth, result in enumerate(results):
+        source, offset, target = (
+            builder.bitcast(builder.gep(array, [constant(8 * eighth)]), kind.as_pointer())
+            for array, kind in ((sums, wide), (bias, floats), (scores, floats))
+        )
+        total = builder.sitofp(builder.add(builder.load(source, align=4), result), floats)
+        score = builder.fadd(builder.fmul(total, scale), builder.load(offset, align=4))
+        builder.store(score, target, align=4)
+        peak = score if peak is None else _larger(builder, score, peak)
+    for distance in (4, 2, 1):
+        peak = _larger(builder, _shuffle(builder, peak, peak, [lane ^ distance for lane in range(8)]), peak)
+    return builder.extract_element(peak, ir.IntType(32)(0))
+
+
+def _larger(builder: Any, one: _Value, other: _Value) -> _Value:
+    return builder.select(builder.fcmp_ordered(">", one, other), one, other)
+
+
+def _everywhere(builder: Any, number: _Value) -> _Value:
+    """Return eight times the same number of 32 bits."""
+    nothing = ir.Constant(ir.VectorType(number.type, 8), ir.Undefined)
+    return _shuffle(builder, builder.insert_element(nothing, number, ir.IntType(32)(0)), nothing, [0] * 8)
 
 
 def plain_count_ones(word):
@@ -154,5 +187,5 @@ def _count_ones(typingctx: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-add_whole = plain_add_whole if interpreted() else intrinsic(_add_whole)
+score_whole = plain_score_whole if interpreted() else intrinsic(_score_whole)
 count_ones = plain_count_ones if interpreted() else intrinsic(_count_ones)

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.kernels.scan import (
+from unmissed.kernels.candidates import Candidates, score_candidates
+from unmissed.kernels.chunks import (
     BYTE,
-    NORM,
-    Candidates,
+    MARKS,
+    NO_LINE,
     ChunkArrays,
     count_marks,
+    count_shard,
     lay_shard,
     mark_shard,
-    scan_chunk,
-    score_candidates,
     survey_shard,
 )
+from unmissed.kernels.scan import NORM, WholeRows, round_rows, scan_chunk
 from unmissed.kernels.whole import TILE, byte_place, to_byte
 from unmissed.models import scoring
 from unmissed.models.label_clusters import csr_arrays, read_only
 from unmissed.ranking import Ranking
-from unmissed.solvers.buffers import scratch
+from unmissed.solvers.buffers import aligned, scratch
 from unmissed.solvers.shard import Shard
 
-_CHUNK = 4096  # labels; sums of some rows for so many stay in cache
+_CHUNK = 8192  # labels; the sums of a row for so many stay in cache
 _MANY = 16  # a feature with weights for more than one in so many labels of a chunk has all of them, with zeros
 _LINES = 2**16  # at most so many features have whole lines: their numbers have 16 bits
 _REACH = 4  # weights up to so many times the typical one of their label fit into 8 bits
 _ROOM = 64  # for candidates of a row, and four times k more
 _ROWS = 1024  # rows that one thread takes at a time
-_POINTERS = 20  # bytes per feature and chunk that say where its weights are
+_POINTERS = 20  # bytes per feature and chunk that say where its weights are, or do so while they are laid out
 
 
 class Ranker:
@@ -62,16 +63,28 @@ class Ranker:
         """Tell whether there are weights enough beside what points to them: not with a million labels of few each."""
         n_labels = sum(shard.n_labels for shard in self._shards)
         n_weights = sum(shard.weights.size for shard in self._shards)
-        return _POINTERS * self._n_features * -(-n_labels // _CHUNK) <= 2**26 + 8 * n_weights
+        pointers = _POINTERS * self._n_features * -(-n_labels // _CHUNK)
+        return pointers <= 2**26 + 8 * n_weights and n_weights < 2**32  # places in lists have 32 bits
 
 
 class Scan:
     """The weights of all labels in chunks that are ready for the scan, and the exact ones label by label."""
 
     def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
-        n_labels = sum(shard.n_labels for shard in shards)
-        cuts = range(0, n_labels, _CHUNK)
-        self.chunks = [(first, _lay(shards, n_features, first, min(first + _CHUNK, n_labels))) for first in cuts]
+        labels = _survey(shards)
+        n_chunks = max(round(len(labels.sizes) / _CHUNK), 1)  # a few labels more are no chunk of their own
+        chosen = np.array_split(np.argsort(-labels.sizes, kind="stable"), n_chunks)
+        chunk_of = np.empty(len(labels.sizes), np.int32)
+        for number, names in enumerate(chosen):
+            chunk_of[names] = number
+        counts = np.zeros((n_chunks, n_features), np.int64)
+        for shard in shards:
+            count_shard(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
+        firsts = np.cumsum([0, *(len(names) for names in chosen)])[:-1].tolist()
+        self.chunks = [
+            (first, _lay(shards, labels, names, counts[number]))
+            for number, (first, names) in enumerate(zip(firsts, chosen, strict=True))
+        ]
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
         """Return the k best labels of each row."""
@@ -81,19 +94,27 @@ class Scan:
 
         def some(begin: int) -> None:
             end = min(begin + _ROWS, X.shape[0])
-            rows = indptr[begin : end + 1], indices, data
+            rows = _rounded(indptr[begin : end + 1], indices, data)
             best_of_rows = labels[begin:end], best[begin:end]
             found = _no_candidates(end - begin, k)
             for first, chunk in self.chunks:
                 sums = scratch("whole scores", (end - begin, TILE * len(chunk.scale)), np.int32)
-                scan_chunk(chunk, first, *rows, sums, found, *best_of_rows)
+                scan_chunk(chunk, first, rows, sums, sums.view(np.float32), found, *best_of_rows)
             for first, chunk in self.chunks:
-                score_candidates(chunk, first, *rows, found, *best_of_rows)
+                score_candidates(chunk, first, rows, found, *best_of_rows)
 
         pieces = range(0, X.shape[0], _ROWS)
         for _ in Threads(n_jobs if len(pieces) > 1 else 1).each(some, pieces):
             pass
         return Ranking(labels, best)
+
+
+def _rounded(indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], data: npt.NDArray[np.float32]) -> WholeRows:
+    """Return rows as whole numbers."""
+    factors = np.empty(indptr[-1] - indptr[0], np.int16)
+    rows = WholeRows(indptr, indices, data, factors, *np.empty((3, len(indptr) - 1)))
+    round_rows(rows)
+    return rows
 
 
 def _no_candidates(n_rows: int, k: int) -> Candidates:
@@ -103,76 +124,85 @@ def _no_candidates(n_rows: int, k: int) -> Candidates:
     return Candidates(floor, np.zeros(n_rows, np.int64), np.empty(room, np.int32), np.empty(room, np.float32))
 
 
-def _lay(shards: Sequence[Shard], n_features: int, first: int, last: int) -> ChunkArrays:
-    """Lay out the weights of labels `first` to `last` - 1."""
-    n_labels = last - first
-    mine = list(_overlapping(shards, first, last))
-    counts, sizes = np.zeros(n_features, np.int64), np.zeros(n_labels, np.int64)
-    squares, peaks = np.zeros(n_labels), np.zeros(n_labels)
-    for place, shard in mine:
-        survey_shard(*_arrays(shard), place, counts, sizes, squares, peaks)
-    typical = np.sqrt(squares / np.maximum(sizes, 1))
-    names = np.argsort(typical, kind="stable")
-    places = np.empty(n_labels, np.int64)
-    places[names] = np.arange(n_labels)
-    norm, peak, spread = (_of_tiles(values[names]) for values in (np.sqrt(squares), peaks, typical))
-    scale = np.maximum.reduce([peak / 32767, norm / NORM, _REACH * spread / BYTE])
+class _Labels(NamedTuple):
+    """What each label is like: how many weights it has, the sum of their squares, the largest, and its bias."""
+
+    sizes: npt.NDArray[np.int64]
+    squares: npt.NDArray[np.float64]
+    peaks: npt.NDArray[np.float64]
+    bias: npt.NDArray[np.float32]
+
+
+def _survey(shards: Sequence[Shard]) -> _Labels:
+    """Look at the weights of all labels."""
+    bias = np.concatenate([np.empty(0, np.float32), *(shard.bias for shard in shards)]).astype(np.float32, copy=False)
+    found = _Labels(np.zeros(len(bias), np.int64), np.zeros(len(bias)), np.zeros(len(bias)), bias)
+    for shard in shards:
+        mine = slice(shard.first, shard.first + shard.n_labels)
+        survey_shard(*_arrays(shard)[1:], *(array[mine] for array in found[:3]))
+    return found
+
+
+def _lay(
+    shards: Sequence[Shard], labels: _Labels, names: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> ChunkArrays:
+    """Lay out the weights of some labels; `counts` has how many there are for each feature, and is used up."""
+    typical = np.sqrt(labels.squares[names] / np.maximum(labels.sizes[names], 1))
+    order = np.argsort(typical, kind="stable")
+    names = names[order]
+    norm, peak = (_of_tiles(values[names]) for values in (np.sqrt(labels.squares), labels.peaks))
+    scale = np.maximum.reduce([peak / 32767, norm / NORM, _REACH * _of_tiles(typical[order]) / BYTE])
     scale = np.where(scale > 0, scale, 1.0)
-    order = np.argsort(-counts, kind="stable")[:_LINES]  # frequent features side by side
-    order = order[_MANY * counts[order] > n_labels]
-    lines = np.full(n_features, -1, np.int32)
-    lines[order] = np.arange(len(order))
-    bits = np.zeros((n_labels, -(-len(order) // 64)), np.uint64)
+    features = np.argsort(-counts, kind="stable")[:_LINES]  # frequent ones side by side
+    features = features[_MANY * counts[features] > len(names)]
+    lines = np.full(len(counts), -1, np.int32)
+    lines[features] = np.arange(len(features))
+    marks = np.zeros((len(names), -(-len(features) // MARKS)), np.uint64)
+    places = np.full(len(labels.sizes), -1, np.int32)
+    places[names] = np.arange(len(names))
+    mine = [(_arrays(shard), places[shard.first : shard.first + shard.n_labels]) for shard in shards]
     counts[:] = 0
-    for place, shard in mine:
-        mark_shard(*_arrays(shard), place, places, lines, scale, bits, counts)
-    bias = np.concatenate([shard.bias[max(-place, 0) : last - shard.first] for place, shard in mine])[names]
-    chunk = _make_room(names, lines, bits, _starts(counts), scale, norm, bias.astype(np.float32, copy=False))
+    for arrays, of_shard in mine:
+        mark_shard(*arrays, of_shard, lines, scale, marks, counts)
+    chunk = _make_room(names, lines, marks, _starts(counts), scale, norm, labels.bias[names])
     counts[:] = 0
-    for place, shard in mine:
-        lay_shard(*_arrays(shard), place, places, chunk, counts)
+    for arrays, of_shard in mine:
+        lay_shard(*arrays, of_shard, chunk, counts)
     return chunk
 
 
 def _make_room(
     names: npt.NDArray[np.int64],
     lines: npt.NDArray[np.int32],
-    bits: npt.NDArray[np.uint64],
+    marks: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.int64],
     scale: npt.NDArray[np.float64],
     norm: npt.NDArray[np.float64],
     bias: npt.NDArray[np.float32],
 ) -> ChunkArrays:
     """Return a chunk without weights: zeros in its lines, and room in its lists."""
-    ranks, own_starts = np.empty(bits.shape, np.uint16), np.zeros(len(names) + 1, np.int64)
-    count_marks(bits, ranks, own_starts)
+    own_starts = np.zeros(len(names) + 1, np.int64)
+    own_starts[0] = starts[-1]  # the lists have theirs before
+    count_marks(marks, own_starts)
     zeros = np.zeros(TILE, np.int8)
     for lane in range(TILE):
         zeros[byte_place(lane)] = to_byte(0, lane)
+    n_lines = max(int(lines.max(initial=-1)) + 1, 1)
+    dense = aligned(len(scale) * n_lines * TILE, np.int8).reshape(len(scale), n_lines * TILE)
+    dense.reshape(-1, TILE)[:] = zeros
     return ChunkArrays(
-        names=names.astype(np.uint16),
-        lines=lines,
-        dense=np.tile(zeros, (len(scale), max(int(lines.max(initial=-1)) + 1, 1))),
-        starts=starts,
-        labels=np.empty(starts[-1], np.uint16),
-        weights=np.empty(starts[-1], np.int16),
+        names=names.astype(np.int32),
+        table=np.stack([starts, np.append(lines, -1) % (NO_LINE + 1)], axis=1).astype(np.uint32),  # NO_LINE for -1
+        dense=dense,
+        words=np.empty(starts[-1], np.int32),
         scale=scale,
         norm=norm,
         largest=_of_tiles(np.abs(bias.astype(np.float64))),
-        bias=bias,
-        listed=np.empty(starts[-1], np.float32),
+        bias=np.append(bias, np.full(-len(bias) % TILE, -np.inf, np.float32)),
+        exact=np.empty(own_starts[-1], np.float32),
         own_starts=own_starts,
-        own=np.zeros(own_starts[-1] + 1, np.float32),  # one more: a place that is looked at, and not used
-        bits=bits,
-        ranks=ranks,
+        marks=marks,
     )
-
-
-def _overlapping(shards: Sequence[Shard], first: int, last: int) -> Iterator[tuple[int, Shard]]:
-    """Yield the shards that have some of these labels, and where in the chunk their own first label is."""
-    for shard in shards:
-        if shard.first < last and shard.first + shard.n_labels > first:
-            yield shard.first - first, shard
 
 
 def _arrays(shard: Shard) -> tuple[npt.NDArray[Any], ...]:
