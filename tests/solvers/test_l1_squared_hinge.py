@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
@@ -77,6 +77,7 @@ def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(fit_
     cost=st.floats(0.05, 30),
     l1=st.floats(0.01, 3),
 )
+@example(seed=74, n_samples=11, cost=24.5, l1=0.015625)  # a slope of 0.1 % of l1 is 1e-7 of the bias
 def test_every_label_of_any_problem_is_certified(seed, n_samples, cost, l1):
     X, Y = make_problem(seed, n_samples=n_samples, n_features=9, n_labels=4)
     shard = solve(L1SquaredHinge(l1=l1, tol=1e-3), X, Y, positive=np.full(4, cost))

@@ -185,14 +185,15 @@ def scale_rows(n_rows, n_positives, c_positive, c_negative):
 
 
 @kernel()
-def set_out(local, scale, w, bias):
-    """Return the slack of the rows of a working set, times the root of their cost."""
-    starts, places, entries = local
-    slack = np.abs(scale) - scale * bias
-    for at in range(w.shape[0]):
-        if w[at] != 0:
-            for place in range(np.uint64(starts[at]), np.uint64(starts[at + 1])):
-                slack[places[place]] -= w[at] * entries[place]
+def set_out(scale, rows, raw, bias):
+    """Return the slack of the rows of a working set, times the root of their cost, from their scores without the bias.
+
+    Entries of the working set are rounded. Slack that was summed up from them would be off by as much at each start,
+    and a working set could come to rest where its optimum is, not the label's.
+    """
+    slack = np.empty(rows.shape[0])
+    for at in range(rows.shape[0]):
+        slack[at] = abs(scale[at]) - scale[at] * (bias + raw[rows[at]])
     return slack
 
 

@@ -92,7 +92,7 @@ class L1Label:
         local = l1_choice.local_columns(
             problem.X, problem.columns, self.rows, self.features, buffers.name, buffers.place_of, scale
         )
-        slack = l1_choice.set_out(local, scale, self.w, self.bias)
+        slack = l1_choice.set_out(scale, self.rows, buffers.raw, self.bias)
         crowd = self.costs[1] * l1_choice.count_crowd(buffers.raw, buffers.mark)
         self.bias, epochs = l1_descend(
             (problem.X, self.rows, self.features, buffers.name),
