@@ -104,11 +104,12 @@ def floor(X: Any, positives: Positives) -> Trained:
     """Nothing is learned: one pass over X for all labels, in lanes, is what any method must at least do."""
     from unmissed.kernels.vectors import LANES
     from unmissed.solvers.design import lay_out
-    from unmissed.solvers.passes import Passes, Rounded
+    from unmissed.solvers.passes import Passes
+    from unmissed.solvers.rounded import Rounded
 
     design = lay_out(X, bias=True, seed=0)
     passes = Passes(design, Rounded(design))
-    weights = np.full((LANES, design.n_features), 1e-3, np.float32)  # written, so that each page is memory of its own
+    weights = np.full((LANES, design.n_features), -1e-3, np.float32)  # written, so that each page is memory of its own
     nobody = np.empty(0, np.int32)
     labels = [
         SimpleNamespace(positives=nobody, w=w, bias=np.float32(-2), square=1e-6 * design.n_features) for w in weights

@@ -196,11 +196,6 @@ def score_whole(places, factors, begin, end, weights, sums, shift, scale, bias, 
     return whole.score_whole(places, factors, begin, end, weights, sums, shift, scale, bias, scores)
 
 
-@kernel()
-def count_ones(word):
-    return whole.count_ones(word)
-
-
 @pytest.mark.kernel
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 20), st.integers(0, 20)))
@@ -238,9 +233,3 @@ def test_a_weight_in_bytes_is_added_to_its_own_label():
 def test_a_word_of_a_list_holds_a_label_and_its_weight(label, weight):
     word = np.int32((label << 16) + weight)
     assert (chunks.word_label(word), chunks.word_weight(word)) == (label, weight)
-
-
-@pytest.mark.kernel
-@pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1, 0x5555])
-def test_set_bits_are_counted(word):
-    assert count_ones(np.uint64(word)) == whole.plain_count_ones(np.uint64(word)) == bin(word).count("1")

@@ -40,7 +40,7 @@ def test_an_epoch_solves_for_one_variable_after_the_other(exact):
     hs = np.where(signs > 0, 0.3, 0.5)
     a, w = np.zeros(40, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
-    arguments = (design.norms, design.use_bias, rows, sides, a, w, pairs, np.float32(0), 0.0, 0.0, 200, 1)
+    arguments = (design.norms, design.use_bias, rows, sides, a, w, pairs, np.float32(0), 0.0, 0.0, 200, 1, True)
     bias, square, _ = ascend(*(laid.exact if exact else laid.rows), *arguments)
     dense = np.zeros((40, design.n_features))
     dense[np.repeat(np.arange(40), np.diff(design.indptr)), design.indices] = design.values
@@ -101,7 +101,7 @@ def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
     for _ in range(6):
         rows = np.arange(150, dtype=np.int32)
         X = *Packed(design).exact, design.norms, design.use_bias
-        bias, square, _ = ascend(*X, rows, sides, a, w, pairs, bias, float(w @ w), 0.0, 1, 3)
+        bias, square, _ = ascend(*X, rows, sides, a, w, pairs, bias, float(w @ w), 0.0, 1, 3, True)
         assert (a >= 0).all()
         assert square == pytest.approx(w @ w, rel=1e-4)
         offset = float(np.sum(a * signs))
@@ -113,14 +113,27 @@ def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
     assert np.abs(np.where(a > 0, gradient, np.minimum(gradient, 0))).max() < 1e-4
 
 
+def test_weights_that_are_not_put_back_leave_variables_and_bias_as_they_are():
+    design, _, sides, bias = _crowd(False)
+    found = []
+    for put_back in (True, False):
+        a, w = np.full(150, 0.01, np.float32), np.zeros(design.n_features, np.float32)
+        rows, pairs = np.arange(150, dtype=np.int32), np.zeros(2 * design.n_features, np.float32)
+        X = *Packed(design).exact, design.norms, design.use_bias
+        now, _, epochs = ascend(*X, rows, sides, a, w, pairs, bias, 0.0, 1e-4, 9, 3, put_back)
+        assert w.any() == put_back
+        found.append((a.tobytes(), float(now), epochs))
+    assert found[0] == found[1]
+
+
 def test_negatives_that_resemble_one_another_take_few_epochs():
     design, _, sides, bias = _crowd(False)
     a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
     rows = np.arange(150, dtype=np.int32)
     arguments = *Packed(design).exact, design.norms, design.use_bias, rows, sides, a, w, pairs
-    bias, square, _ = ascend(*arguments, bias, 0.0, 0.1, 1, 3)
-    _, _, epochs = ascend(*arguments, bias, square, 1e-6, 200, 3)
+    bias, square, _ = ascend(*arguments, bias, 0.0, 0.1, 1, 3, True)
+    _, _, epochs = ascend(*arguments, bias, square, 1e-6, 200, 3, True)
     assert epochs <= 4  # 6 where each goes its own way
 
 
@@ -134,7 +147,7 @@ def test_weights_that_are_long_beside_the_working_set_stay_together():
     for at, row in enumerate(rows):
         w[design.indices[design.indptr[row]]] += signs[at] * a[at]
     X = *Packed(design).exact, design.norms, design.use_bias
-    bias, square, _ = ascend(*X, rows, sides, a, w, pairs, bias, float(w @ w), 0.0, 99, 1)
+    bias, square, _ = ascend(*X, rows, sides, a, w, pairs, bias, float(w @ w), 0.0, 99, 1, True)
     assert np.isnan(pairs).all()
     assert square == pytest.approx(w @ w, rel=1e-4)
     Q = np.outer(signs, signs) + 1.5 * np.eye(3)  # rows have one feature each, their own, and the bias

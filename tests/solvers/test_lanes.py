@@ -15,6 +15,11 @@ H_POSITIVE, H_NEGATIVE = np.float32(0.1), np.float32(0.5)
 NOT_PACKED = np.uint32(2**32 - 1)
 
 
+def nothing(n_samples):
+    """What rare features give to rows where there are none."""
+    return np.zeros(n_samples + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
+
+
 class Problem:
     """Random rows, and labels whose positives are every tenth row, begun at the lane's number."""
 
@@ -25,6 +30,8 @@ class Problem:
         self.numbers = np.empty(self.X.nnz, np.int16)
         self.bounds = tuple(np.empty(N_SAMPLES, np.float32) for _ in range(3))
         round_rows(self.indptr, self.X.data, self.numbers, *self.bounds)
+        self.extra = np.zeros((N_SAMPLES, LANES))
+        self.given, self.rare_squares = nothing(N_SAMPLES), np.zeros(N_SAMPLES, np.float32)
         self.norms = np.asarray(self.X.multiply(self.X).sum(axis=1), np.float32).ravel() + np.float32(1)
         self.Y = np.arange(N_SAMPLES)[:, None] % 10 == np.arange(LANES) % 10
         self.Y[:, lanes:] = False
@@ -45,7 +52,7 @@ class Problem:
         round_weights(self.w, self.lanes[0].astype(np.float64), whole)
         starts = np.append(0, np.cumsum(self.Y.sum(axis=1))).astype(np.int64)
         positives = starts, np.nonzero(self.Y)[1].astype(np.int32)
-        X = self.indptr, self.indices, self.numbers, self.bounds, self.norms
+        X = (self.indptr, self.indices, self.numbers), self.given, self.rare_squares, self.bounds, self.norms
         lane, row = np.nonzero(self.alpha.T)
         starts = np.searchsorted(lane, np.arange(LANES + 1))
         awake = by_row(row.astype(np.int32), self.alpha[row, lane], starts, 0, N_SAMPLES)
@@ -74,7 +81,8 @@ def epoch(problem, lane):
     a = problem.alpha[:, lane].astype(np.float64)
     for row in range(N_SAMPLES):
         z, h = (1, H_POSITIVE) if problem.Y[row, lane] else (-1, H_NEGATIVE)
-        step = max(-(z * (X[row] @ w + b) - 1 + a[row] * h) / (X[row] @ X[row] + 1 + h), -a[row])
+        score = X[row] @ w + b + problem.extra[row, lane] - (problem.rare_squares[row] * a[row] if z < 0 else 0)
+        step = max(-(z * score - 1 + a[row] * h) / (problem.norms[row] + h), -a[row])
         a[row] += step
         w, b = w + step * z * X[row], b + step * z
     return w, b, a
@@ -91,6 +99,25 @@ def test_a_sweep_is_an_epoch_of_coordinate_ascent(lanes):
         assert problem.bias[lane] == pytest.approx(expected_b, abs=3e-3)
         assert problem.lanes[1, lane] == pytest.approx(w[lane] @ w[lane], rel=1e-2), "the length is kept"
     assert (problem.alpha >= 0).all()
+
+
+def test_a_sweep_counts_in_what_rare_features_give_and_what_a_row_has_of_them():
+    problem, before = Problem(), Problem()
+    for one in (problem, before):
+        rng = np.random.default_rng(4)
+        one.rare_squares = rng.random(N_SAMPLES).astype(np.float32)
+        one.norms += one.rare_squares
+        given = sp.csr_matrix(rng.integers(0, 9, (N_SAMPLES, LANES)) * (rng.random((N_SAMPLES, LANES)) < 0.1))
+        given.data *= 10**6  # in whole numbers
+        one.given = given.indptr.astype(np.int64), given.indices.astype(np.int32), given.data.astype(np.int32)
+        one.extra = given.toarray() * one.bounds[0][:, None] * one.lanes[0]
+    assert problem.extra.max() > 0.1
+    w = problem.sweep()
+    for lane in range(LANES):
+        expected_w, expected_b, expected_a = epoch(before, lane)
+        np.testing.assert_allclose(problem.alpha[:, lane], expected_a, atol=3e-3)
+        np.testing.assert_allclose(w[lane], expected_w, atol=5e-3)
+        assert problem.bias[lane] == pytest.approx(expected_b, abs=3e-3)
 
 
 def test_a_label_gets_the_same_bits_beside_others_and_alone():
@@ -116,7 +143,7 @@ def test_weights_may_move_by_more_than_16_bits_hold(lanes):
     numbers, bounds = np.empty(2, np.int16), tuple(np.empty(2, np.float32) for _ in range(3))
     indptr = np.arange(3, dtype=np.int64)
     round_rows(indptr, np.array([1, -1], np.float32), numbers, *bounds)  # both are positives: one weight changes sides
-    X = indptr, np.zeros(2, np.uint32), numbers, bounds, np.ones(2, np.float32)
+    X = (indptr, np.zeros(2, np.uint32), numbers), nothing(2), np.zeros(2, np.float32), bounds, np.ones(2, np.float32)
     of_lanes = np.tile(np.array([[1 / 32_000], [0], [1], [1e-3], [1e-3]], np.float32), LANES)
     weights, lists = np.zeros((1, LANES), np.int16), (np.zeros((LANES, 2), np.int32), np.zeros((LANES, 2), np.float32))
     bias = np.full(LANES, -2, np.float32)

@@ -12,8 +12,10 @@ from tests.solvers.problems import make_problem
 from unmissed.kernels.near import bounds_of, list_near, round_rows
 from unmissed.kernels.transpose import round_weights
 from unmissed.kernels.vectors import LANES
+from unmissed.solvers import rounded
 from unmissed.solvers.design import lay_out
-from unmissed.solvers.passes import ALONE, Passes, Rounded
+from unmissed.solvers.passes import ALONE, Passes
+from unmissed.solvers.rounded import Rounded
 
 WIDE = np.longdouble
 
@@ -42,16 +44,16 @@ def near(X, W, bias, positive_row=None):
     indptr = X.indptr.astype(np.int64)
     round_rows(indptr, X.data, numbers, *bounds)
     of_lanes = np.array([bounds_of(square(w), b) for w, b in zip(W, bias, strict=True)]).T
-    rounded = np.empty((d, LANES), np.int16)
-    round_weights(W, np.ascontiguousarray(of_lanes[0]), rounded)
+    whole = np.empty((d, LANES), np.int16)
+    round_weights(W, np.ascontiguousarray(of_lanes[0]), whole)
     has = np.zeros(n, bool)
     has[slice(0) if positive_row is None else positive_row] = True
     starts, lanes = np.append(0, np.cumsum(has)), np.full(has.sum(), 5, np.int32)
     rows, slack, count = np.empty((LANES, n), np.int32), np.empty((LANES, n), np.float32), np.zeros(LANES, np.int64)
     of_lanes = np.ascontiguousarray(of_lanes, np.float32)
-    bounds = tuple(bounds)
-    indices = X.indices.astype(np.uint32)
-    list_near(0, indptr, indices, numbers, bounds, rounded, bias, of_lanes, (starts, lanes), rows, slack, count)
+    frequent, nothing = (indptr, X.indices.astype(np.uint32), numbers), np.empty(0, np.int32)
+    given = np.zeros(n + 1, np.int64), nothing, nothing
+    list_near(0, frequent, given, tuple(bounds), whole, bias, of_lanes, (starts, lanes), rows, slack, count)
     return [(rows[lane, : count[lane]], slack[lane, : count[lane]]) for lane in range(LANES)]
 
 
@@ -101,17 +103,28 @@ def test_rows_that_float32_cannot_judge_are_listed():
     assert len(near(rows, np.full((LANES, 3), 1e20, np.float32), np.full(LANES, -1.5, np.float32))[0][0]) == 4
 
 
+@pytest.fixture(params=[None, 7])
+def frequent(request, monkeypatch):
+    """How many features are frequent, at most; those of the tests here are few, and all of them are."""
+    if request.param is not None:
+        monkeypatch.setattr(rounded, "FREQUENT", request.param)
+    return request.param
+
+
 @pytest.mark.kernel
-def test_rows_are_listed_by_their_own_numbers_from_any_part():
-    """What is done in two parts is what is done in one."""
+@pytest.mark.parametrize("given", [8, 1])
+def test_rows_are_listed_by_their_own_numbers_from_any_part(frequent, given, monkeypatch):
+    """What is done in two parts, or in many pieces, is what is done in one."""
     X, _ = make_problem(5, n_samples=90, n_features=30)
     design = lay_out(X, bias=True, seed=0)
     passes = Passes(design, Rounded(design))
     labels = _labels(design, 20)
-    arguments = passes.into_lanes(labels, np.full(20, 1e-3)), np.full((4, LANES), 1e-3, np.float32)
-    arguments = *arguments[0], arguments[1], passes.lanes_of_rows(labels)
+    lanes, bounds = passes.into_lanes(labels, np.full(20, 1e-3)), np.full((4, LANES), 1e-3, np.float32)
+    monkeypatch.setattr(rounded, "_GIVEN", given)
+    n_pieces = len(list(passes.rounded.pieces(slice(0, 90), lanes.listed)))
+    assert (n_pieces > 3) == (frequent is not None and given == 1)
     whole, first, second = (
-        [(rows.tolist(), slack.tolist()) for rows, slack in passes._near(part, passes.rounded.bounds, *arguments)]
+        [(rows.tolist(), slack.tolist()) for rows, slack in passes._near(part, passes.rounded.bounds, lanes, bounds)]
         for part in (slice(0, 90), slice(0, 40), slice(40, 90))
     )
     assert sum(len(rows) for rows, _ in whole) > 90
@@ -120,15 +133,17 @@ def test_rows_are_listed_by_their_own_numbers_from_any_part():
 
 
 def _labels(design, n, scale=1.0):
+    """Random labels; features that are rare and none of their positives' have weights below 0, as in any solution."""
     rng = np.random.default_rng(1)
-    return [
-        Label(
-            np.sort(rng.choice(design.n_samples, 4, replace=False)).astype(np.int32),
-            (rng.standard_normal(design.n_features) / scale).astype(np.float32),
-            np.float32(rng.normal(-1, 0.1)),
-        )
-        for _ in range(n)
-    ]
+    labels = []
+    for _ in range(n):
+        positives = np.sort(rng.choice(design.n_samples, 4, replace=False)).astype(np.int32)
+        w = (rng.standard_normal(design.n_features) / scale).astype(np.float32)
+        theirs = [design.indices[design.indptr[row] : design.indptr[row + 1]] for row in positives]
+        others = np.setdiff1d(np.arange(rounded.FREQUENT, design.n_features), np.concatenate(theirs))
+        w[others] = -np.abs(w[others])
+        labels.append(Label(positives, w, np.float32(rng.normal(-1, 0.1))))
+    return labels
 
 
 def _by_the_book(design, label, more=0.0):
@@ -141,10 +156,11 @@ def _by_the_book(design, label, more=0.0):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
-def test_exact_passes_give_the_same_bits_in_lanes_and_alone(scale):
+def test_exact_passes_give_the_same_bits_in_lanes_and_alone(scale, frequent):
     X, _ = make_problem(5, n_samples=120, n_features=30)
     design = lay_out(sp.csr_matrix(X * np.float32(scale)), bias=True, seed=0)
     passes = Passes(design, Rounded(design))
+    assert passes.rounded.n_frequent == (frequent or 30)
     labels = _labels(design, 20, scale)
     labels[3].w[:] = 0
     assert len(labels) > ALONE
@@ -161,7 +177,7 @@ def test_exact_passes_give_the_same_bits_in_lanes_and_alone(scale):
 
 @pytest.mark.parametrize("n_samples", [120, 3000])
 @pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
-def test_rough_passes_give_the_same_bits_in_lanes_and_alone(scale, n_samples):
+def test_rough_passes_give_the_same_bits_in_lanes_and_alone(scale, n_samples, frequent):
     X, _ = make_problem(5, n_samples=n_samples, n_features=30)
     design = lay_out(sp.csr_matrix(X * np.float32(scale)), bias=True, seed=0)
     passes = Passes(design, Rounded(design))
@@ -184,6 +200,7 @@ def test_rough_passes_give_the_same_bits_in_lanes_and_alone(scale, n_samples):
         assert share == pytest.approx(1 if n_samples == 120 else 1024 / 3000)
         if scale != 1:
             continue
+        label.w[rounded.FREQUENT :] = np.maximum(label.w[rounded.FREQUENT :], 0)  # others are left out
         over, close = _by_the_book(design, label), 1e-3 * float(1 + np.linalg.norm(label.w))
         last = over[n_samples - round(share * n_samples) :]
         assert np.sum(last > close) <= len(sample) <= np.sum(_by_the_book(design, label, close)[-len(last) :] > 0)

@@ -15,12 +15,22 @@ from sklearn.svm import LinearSVC
 from tests.solvers.problems import dense_weights, make_problem, naive_objective, naive_optimum, solve
 from unmissed.errors import InputError
 from unmissed.models import PWDiSMEC
+from unmissed.solvers import rounded
 from unmissed.solvers.buffers import scratch
 from unmissed.solvers.design import LabelBlock
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 KINDS = {"regularised": True, "free": "free", "none": False}
 EXACT = SquaredHinge(tol=1e-5, prune=0.0)
+
+
+@pytest.fixture(scope="module", params=[None, 4], autouse=True)
+def frequent(request):
+    """All laws hold with rare features apart, too; here few are frequent then, elsewhere many thousands."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param is not None:
+            patch.setattr(rounded, "FREQUENT", request.param)
+        yield request.param
 
 
 @pytest.mark.kernel
@@ -298,16 +308,17 @@ def test_bad_parameters_are_refused_when_a_solver_is_made(change, message):
         SquaredHinge(**change)
 
 
-def test_buffers_are_used_again_by_the_same_thread():
-    first = scratch("test", (3, 4))
-    assert np.may_share_memory(first, scratch("test", (2, 5)))
-    assert not np.may_share_memory(first, scratch("test", (30, 40)))
+def test_buffers_are_used_again_by_the_same_thread(frequent):
+    name = f"test with {frequent}"
+    first = scratch(name, (3, 4))
+    assert np.may_share_memory(first, scratch(name, (2, 5)))
+    assert not np.may_share_memory(first, scratch(name, (30, 40)))
     with ThreadPoolExecutor(1) as pool:
-        assert not np.may_share_memory(scratch("test", (30, 40)), pool.submit(scratch, "test", (30, 40)).result())
-    assert scratch("test", (2,), np.int64).dtype == np.int64
+        assert not np.may_share_memory(scratch(name, (30, 40)), pool.submit(scratch, name, (30, 40)).result())
+    assert scratch(name, (2,), np.int64).dtype == np.int64
     large = (2**25,)
-    assert all(scratch("test", shape).ctypes.data % 64 == 0 for shape in [(7, 7), (1000, 1000), large])
-    assert not np.may_share_memory(scratch("test", large), scratch("test", large)), "large arrays are not held"
+    assert all(scratch(name, shape).ctypes.data % 64 == 0 for shape in [(7, 7), (1000, 1000), large])
+    assert not np.may_share_memory(scratch(name, large), scratch(name, large)), "large arrays are not held"
 
 
 @pytest.mark.kernel

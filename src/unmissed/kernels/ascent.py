@@ -248,12 +248,13 @@ def _take_apart(indptr, words, values, mask, use_bias, rows, sides, a, w, pairs,
 
 
 @kernel()
-def _put_together(sides, a, w, pairs, part):
-    """Undo `_take_apart`; return the bias and |w|^2."""
+def _put_together(sides, a, w, pairs, part, put_back):
+    """Undo `_take_apart`, of w only if it is asked for; return the bias and |w|^2."""
     apart, scale, bias, bias_positives, _, square = part
     if apart:
         for at in range(sides[0], a.shape[0]):
             a[at] *= np.float32(scale)
+    if apart and put_back:
         square = join_weights(np.float32(scale), pairs, w)
     return np.float32(scale * bias + bias_positives), max(square, 0.0)
 
@@ -280,7 +281,7 @@ def _awake_first(order, a, far):
 @kernel()
 def ascend(
     indptr, words, values, mask, norms, use_bias, rows, sides, a, w, pairs, bias, square, tolerance, max_epochs,
-    seed
+    seed, put_back
 ):  # fmt: skip
     """Raise the dual objective over a working set until an epoch gains at most `tolerance`.
 
@@ -294,7 +295,7 @@ def ascend(
     Negatives resemble one another, if only by the constant feature: when one grows, all others should shrink, and one
     by one that takes many visits. So each step is solved for together with the factor by which all negatives then grow
     or shrink. For this the weights are in two parts, what negatives gave, to be scaled, and what positives gave:
-    `pairs`, two numbers per feature, is scratch.
+    `pairs`, two numbers per feature, is scratch. If they are not `put_back` into w, w and |w|^2 may be anything.
     """
     n = rows.shape[0]
     order = np.arange(n)
@@ -320,7 +321,7 @@ def ascend(
                 break
         if epochs % 2 == 0:
             near = n
-    bias, square = _put_together(sides, a, w, pairs, part)
+    bias, square = _put_together(sides, a, w, pairs, part, put_back)
     return bias, square, epochs
 
 

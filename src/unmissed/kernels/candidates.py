@@ -10,9 +10,9 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.best import put
+from unmissed.kernels.bits import count_ones
 from unmissed.kernels.chunks import MARKS, NO_LINE, mark_of, word_label
 from unmissed.kernels.prefetch import LINE, prefetch
-from unmissed.kernels.whole import count_ones
 
 _RANK, _NONE, _ONE = np.uint64(MARKS), np.uint64(0), np.uint64(1)
 

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.kernels.whole import TILE, byte_place, count_ones, to_byte
+from unmissed.kernels.bits import count_ones
+from unmissed.kernels.whole import TILE, byte_place, to_byte
 
 BYTE = 127  # the largest q in a line
 NO_LINE = 2**32 - 1

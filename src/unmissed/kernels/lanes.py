@@ -2,8 +2,9 @@
 
 Weights are kept as (n_features, LANES), so a non-zero of X costs one contiguous multiply-add of LANES numbers instead
 of LANES gathers. Rows and weights are 16-bit whole numbers times a step, as in `near`: scores are off by a little, and
-so are the dual variables that come of them; whatever follows starts from these, and nothing relies on them. Lanes never
-mix: what a label gets does not depend on the labels beside it.
+so are the dual variables that come of them; whatever follows starts from these, and nothing relies on them. Of rare
+features (see `rare`) a score has what positives gave before the sweep and what the row itself gave. Lanes never mix:
+what a label gets does not depend on the labels beside it.
 
 Notation of the dual: a row x with sign z and cost c has a variable a >= 0 and h = 1/(2c); w = sum a z x; the gradient
 is z (w.x + b) - 1 + a h; the step a <- max(0, a - gradient / (|x|^2 + 1 + h)) solves the one-variable problem exactly.
@@ -13,6 +14,7 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.ascent import AHEAD, ask, row_add
+from unmissed.kernels.bits import lowest, other
 from unmissed.kernels.vectors import LANES, add_whole, whole_place
 
 _SCATTER = 6  # up to this many lanes per row are updated one by one, more of them all at once
@@ -21,6 +23,7 @@ _MOST = np.int32(2**15 - 1)  # of a whole weight
 _ONE = np.float32(1)
 _TWO = np.float32(2)
 _ZERO = np.float32(0)
+_LOWEST = np.uint64(1)
 
 
 @kernel()
@@ -54,7 +57,7 @@ def _move(indices, numbers, begin, end, W, factors, moved):
 
 @kernel()
 def lane_sweep(
-    first, indptr, indices, numbers, row_bounds, norms, use_bias, W, lanes, bias, positives, awake,
+    first, frequent, given, rare_squares, row_bounds, norms, use_bias, W, lanes, bias, positives, awake,
     rows, variables, count
 ):  # fmt: skip
     """Do one epoch of dual coordinate ascent over some rows for all lanes, and list for each lane its awake rows.
@@ -62,17 +65,21 @@ def lane_sweep(
     Parameters
     ----------
     first : the number of the first row
-    indptr, indices, numbers : the rows of X in whole numbers
+    frequent, rare_squares : the rows of X in whole numbers, as far as features are frequent, and |x|^2 of the rest, as
+        `rare.split_rows` has them
+    given : what weights of rare features add to the rows, as `rare.give` has it
     row_bounds : (steps, sizes, errors) of the rows, as `near.round_rows` has them; rows that it did not round stay out
     norms : |x|^2 of each row with the constant feature counted in
     use_bias : float32, the value of the constant feature, 1 or 0
-    W, bias : (n_features, LANES) in whole numbers, and (LANES,), changed in place
+    W, bias : (n_frequent, LANES) in whole numbers, and (LANES,), changed in place
     lanes : (5, LANES), float32, of each lane the step of its weights, |w|^2 (changed in place), the most that it may
         become, and 1/(2c) of positives and of negatives
     positives : two arrays, for each row the lanes whose label it has
     awake : three arrays, for each row the lanes that it is awake in, and its dual variables in them; see `by_row`
     rows, variables, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
     """
+    starts, features, numbers = frequent
+    given_indptr, given_lanes, given_numbers = given
     steps, _, errors = row_bounds
     lane_steps, squares, most, h_positive, h_negative = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
     pos_indptr, pos_lanes = positives
@@ -86,42 +93,42 @@ def lane_sweep(
     a, raw, step = np.zeros(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     sign = np.full(LANES, -1, np.float32)
     moved = np.empty(LANES, np.int64)
-    for row in range(indptr.shape[0] - 1):
+    for row in range(starts.shape[0] - 1):
         for place in range(awake_indptr[row], awake_indptr[row + 1]):
             a[awake_lanes[place]] = awake_variables[place]
         if errors[row] != np.inf:
-            begin, end, norm, length = indptr[row], indptr[row + 1], norms[row], norms[row] - use_bias
-            add_whole(indices, numbers, begin, end, flat, sums)
-            n_moved = np.int32(0)
+            begin, end, norm, length = starts[row], starts[row + 1], norms[row], norms[row] - use_bias
+            add_whole(features, numbers, begin, end, flat, sums)
+            for place in range(given_indptr[row], given_indptr[row + 1]):
+                sums[given_lanes[place]] += given_numbers[place]
             for lane in range(LANES):
-                raw[lane] = np.float32(sums[lane]) * (steps[row] * lane_steps[lane])
+                raw[lane] = np.float32(sums[lane]) * (steps[row] * lane_steps[lane]) - a[lane] * rare_squares[row]
                 gradient = a[lane] * h_negative[lane] - (raw[lane] + bias[lane]) - _ONE
                 step[lane] = max(-gradient / (norm + h_negative[lane]), -a[lane])
-                n_moved += np.int32(step[lane] != _ZERO)
             for place in range(pos_indptr[row], pos_indptr[row + 1]):
                 lane = pos_lanes[place]
+                raw[lane] += a[lane] * rare_squares[row]
                 gradient = a[lane] * h_positive[lane] + (raw[lane] + bias[lane]) - _ONE
                 step[lane] = max(-gradient / (norm + h_positive[lane]), -a[lane])
                 sign[lane] = _ONE
-                n_moved += np.int32(1)
+            n_moved, moving = 0, other(step, _ZERO)
+            while moving:
+                lane = lowest(moving)
+                moving &= moving - _LOWEST
+                grown = squares[lane] + step[lane] * (_TWO * sign[lane] * raw[lane] + step[lane] * length)
+                if grown <= most[lane]:
+                    squares[lane] = grown
+                    a[lane] += step[lane]
+                    bias[lane] += use_bias * (step[lane] * sign[lane])
+                    step[lane] *= sign[lane] * (steps[row] * inverse[lane])
+                    moved[n_moved] = lane
+                    n_moved += 1
+                else:  # weights that would outgrow their whole numbers stay
+                    step[lane] = _ZERO
             if n_moved > 0:
-                n_moved = 0
-                for lane in range(LANES):
-                    if step[lane] != _ZERO:  # the change of a; weights that would outgrow their whole numbers stay
-                        grown = squares[lane] + step[lane] * (_TWO * sign[lane] * raw[lane] + step[lane] * length)
-                        if grown <= most[lane]:
-                            squares[lane] = grown
-                            a[lane] += step[lane]
-                            bias[lane] += use_bias * (step[lane] * sign[lane])
-                            step[lane] *= sign[lane] * (steps[row] * inverse[lane])
-                            moved[n_moved] = lane
-                            n_moved += 1
-                        else:
-                            step[lane] = _ZERO
-                if n_moved > 0:
-                    _move(indices, numbers, begin, end, W, step, moved[:n_moved])
-                for at in range(n_moved):
-                    _list(moved[at], first + row, a, rows, variables, count)
+                _move(features, numbers, begin, end, W, step, moved[:n_moved])
+            for at in range(n_moved):
+                _list(moved[at], first + row, a, rows, variables, count)
             for place in range(pos_indptr[row], pos_indptr[row + 1]):
                 sign[pos_lanes[place]] = -_ONE
         for place in range(awake_indptr[row], awake_indptr[row + 1]):

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.kernels.bits import above, lowest
 from unmissed.kernels.exact import AHEAD, row_score, squared_length
 from unmissed.kernels.prefetch import prefetch_row
 from unmissed.kernels.transpose import LARGEST, round_weight
@@ -26,6 +27,7 @@ _SHORT, _LONG = 1e-12, 1e12  # other lengths are left to exact scores: float32 m
 _FLOAT = 1e-6  # more than float32 loses in a score, relative to |x| |w| or |b|
 _HALF = 0.51  # of a step, and more than float32 adds to it
 _MARGIN = np.float32(-1)  # of a negative
+_ONE = np.uint64(1)
 _loss = kernel()(squared_hinge_value)
 
 
@@ -100,15 +102,16 @@ def bounds_of(square: float, bias: float) -> tuple[float, float, float, float]:
 
 
 @kernel()
-def list_near(first, indptr, indices, numbers, row_bounds, W, bias, lane_bounds, positives, rows, slack, count):
+def list_near(first, frequent, given, row_bounds, W, bias, lane_bounds, positives, rows, slack, count):
     """List for each lane the negatives whose score may be above -1, and 1 + score as it is in whole numbers.
 
     Parameters
     ----------
     first : the number of the first row
-    indptr, indices, numbers : the rows of X in whole numbers
+    frequent : the rows of X in whole numbers, as far as features are frequent, as `rare.split_rows` has them
+    given : what weights of rare features add to the rows, as `rare.give` has it
     row_bounds : (steps, sizes, errors) of the rows, as `round_rows` has them
-    W, bias : (n_features, LANES) in whole numbers, and (LANES,)
+    W, bias : (n_frequent, LANES) in whole numbers, and (LANES,)
     lane_bounds : (4, LANES), float32, of each lane what `bounds_of` has
     positives : two arrays, for each row the lanes whose label it has
     rows, slack, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
@@ -116,44 +119,52 @@ def list_near(first, indptr, indices, numbers, row_bounds, W, bias, lane_bounds,
     steps, sizes, errors = row_bounds
     lane_steps, halves, lengths, extra = lane_bounds[0], lane_bounds[1], lane_bounds[2], lane_bounds[3]
     pos_indptr, pos_lanes = positives
+    starts, features, numbers = frequent
+    given_indptr, given_lanes, given_numbers = given
     flat = W.reshape(-1)
     sums = np.empty(LANES, np.int32)
     score = np.empty(LANES, np.float32)
     most = np.empty(LANES, np.float32)
-    for row in range(indptr.shape[0] - 1):
-        add_whole(indices, numbers, indptr[row], indptr[row + 1], flat, sums)
+    for row in range(starts.shape[0] - 1):
+        add_whole(features, numbers, starts[row], starts[row + 1], flat, sums)
+        for place in range(given_indptr[row], given_indptr[row + 1]):
+            sums[given_lanes[place]] += given_numbers[place]
         step, size, error = steps[row], sizes[row], errors[row]
         for lane in range(LANES):
             score[lane] = np.float32(sums[lane]) * (step * lane_steps[lane]) + bias[lane]
             most[lane] = score[lane] + (size * halves[lane] + error * lengths[lane] + extra[lane])
         for place in range(pos_indptr[row], pos_indptr[row + 1]):
             most[pos_lanes[place]] = -np.inf
-        n_near = np.int32(0)
-        for lane in range(LANES):
-            n_near += np.int32(not most[lane] <= _MARGIN)  # what is not a number may be anything
-        if n_near == 0:
-            continue
-        for lane in range(LANES):
-            if not most[lane] <= _MARGIN:
-                at = count[lane]
-                rows[lane, at] = first + row
-                slack[lane, at] = np.float32(1) + score[lane]
-                count[lane] = at + 1
+        near = above(most, _MARGIN)  # what is not a number may be anything
+        while near:
+            lane = lowest(near)
+            near &= near - _ONE
+            at = count[lane]
+            rows[lane, at] = first + row
+            slack[lane, at] = np.float32(1) + score[lane]
+            count[lane] = at + 1
 
 
 @kernel()
-def list_near_one(first, indptr, indices, numbers, steps, w, step, bias, extra, is_positive, rows, slack):
-    """List one label's negatives as `list_near` does where all bounds but `extra` are 0; return how many there are."""
+def list_near_one(first, frequent, given, steps, w, step, bias, extra, is_positive, rows, slack):
+    """List one label's negatives as `list_near` does where all bounds but `extra` are 0; return how many there are.
+
+    `w` has the weights of frequent features.
+    """
+    starts, features, numbers = frequent
+    given_indptr, _, given_numbers = given
     rounded = np.zeros(w.shape[0], np.int32)
     if step > 0:
         factor = np.float32(1.0 / step)
         for feature in range(w.shape[0]):
             rounded[feature] = round_weight(w[feature], factor)
     n = 0
-    for row in range(indptr.shape[0] - 1):
+    for row in range(starts.shape[0] - 1):
         total = np.int32(0)
-        for at in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
-            total += np.int32(numbers[at]) * rounded[indices[at]]
+        for at in range(given_indptr[row], given_indptr[row + 1]):
+            total += given_numbers[at]
+        for at in range(np.uint64(starts[row]), np.uint64(starts[row + 1])):
+            total += np.int32(numbers[at]) * rounded[features[at]]
         score = np.float32(np.int32(total)) * (steps[row] * np.float32(step)) + bias
         if not score + extra <= _MARGIN and not is_positive[first + row]:
             rows[n] = first + row

@@ -24,7 +24,7 @@ _Value = Any  # of llvmlite
 
 @kernel()
 def round_weights(weights, steps, rounded):
-    """Write weights (LANES, n_features) as whole numbers times their label's step, feature by feature.
+    """Write weights (LANES, n_features) as whole numbers times their label's step, feature by feature, the first ones.
 
     Weights beyond the largest stop there; there are none where the step is that of their own length.
     """
@@ -32,7 +32,7 @@ def round_weights(weights, steps, rounded):
     for lane in range(LANES):
         if steps[lane] > 0:
             factors[lane] = 1.0 / steps[lane]
-    n = weights.shape[1]
+    n = rounded.shape[0]
     in_eights = n // _SIDE * _SIDE
     for piece in range(0, in_eights, _PIECE):
         for place in range(0, LANES, _SIDE):

@@ -173,19 +173,4 @@ def _everywhere(builder: Any, number: _Value) -> _Value:
     return _shuffle(builder, builder.insert_element(nothing, number, ir.IntType(32)(0)), nothing, [0] * 8)
 
 
-def plain_count_ones(word):
-    """Return how many bits of an unsigned number are set."""
-    return int(word).bit_count()
-
-
-def _count_ones(typingctx: Any, word: Any) -> Any:
-    """Do what `plain_count_ones` does in one instruction."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
-
-
 score_whole = plain_score_whole if interpreted() else intrinsic(_score_whole)
-count_ones = plain_count_ones if interpreted() else intrinsic(_count_ones)

@@ -23,7 +23,8 @@ from unmissed.solvers.design import Design, Floats, Rows
 from unmissed.solvers.label import Label, Start, half_inverse
 from unmissed.solvers.newton import Newton
 from unmissed.solvers.packed import Packed
-from unmissed.solvers.passes import Passes, Rounded
+from unmissed.solvers.passes import Passes
+from unmissed.solvers.rounded import Rounded
 
 _SWEEPS = 0.25, 1.0  # where sweeps end, as shares of the rows in their random order; each begins where one ended
 _GROWTH = 4.0  # weights may become so many times as long in a sweep
@@ -94,6 +95,7 @@ class Starts:
             0.0,
             1,  # every label goes on from here, and a better start was seen to save nothing
             self._seed,
+            True,
         )
         awake = np.flatnonzero(a > 0).astype(np.int32)
         return Start(w, float(square), np.float32(bias), self._free, centre, awake, a[awake])
@@ -125,32 +127,32 @@ class DualAscent:
             reach = max(_GROWTH * math.sqrt(label.square), 1.0 / design.typical_length)
             lanes[:3, lane] = reach / LARGEST, min(label.square, _LONGEST), min(reach**2, _LONGEST)
             lanes[3:, lane] = label.h_positive, label.h_negative
-        weights, bias = passes.into_lanes(group, lanes[0, : len(group)])
-        starts, lanes_of_rows = passes.lanes_of_rows(group)
+        in_lanes = passes.into_lanes(group, lanes[0, : len(group)])
         counts = np.zeros(LANES, np.int64)
-        lane_sweep(
-            part.start,
-            design.indptr[part.start : part.stop + 1],
-            design.indices,
-            rounded.numbers,
-            tuple(bounds[part] for bounds in rounded.bounds),
-            design.norms[part],
-            design.use_bias,
-            weights,
-            lanes,
-            bias,
-            (starts[part.start : part.stop + 1], lanes_of_rows),
-            _awake(group, part),
-            passes.rows,
-            passes.numbers,
-            counts,
-        )
+        for piece, frequent, given in rounded.pieces(part, in_lanes.listed):
+            lane_sweep(
+                piece.start,
+                frequent,
+                given,
+                rounded.rare_squares[piece],
+                tuple(bounds[piece] for bounds in rounded.bounds),
+                design.norms[piece],
+                design.use_bias,
+                in_lanes.weights,
+                lanes,
+                in_lanes.bias,
+                in_lanes.positives(piece),
+                _awake(group, piece),
+                passes.rows,
+                passes.numbers,
+                counts,
+            )
         scratches = [clean_scratch(name, design.n_samples, np.float32) for name in ("new variables", "changes of rows")]
         for lane, (label, listed) in enumerate(zip(group, passes.lists(counts), strict=False)):
             touch(label.w)
             old = label.rows, label.a, len(label.positives), part.start, part.stop
             label.rows, label.a = follow(*self._packed.rows, *old, *listed, *scratches, label.w)
-            label.bias, label.square = bias[lane], float(lanes[1, lane])
+            label.bias, label.square = in_lanes.bias[lane], float(lanes[1, lane])
             label.ascend(design, self._packed.rows, _EARLY * label.scale, _EARLY_EPOCHS)
 
     def round(self, group: Sequence[Label]) -> None:
@@ -212,7 +214,7 @@ class DualAscent:
             label.recentre()
         late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
         X = self._packed.rows if label.rounds <= _PACKED_ROUNDS else self._packed.exact
-        label.ascend(self._design, X, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience))
+        label.ascend(self._design, X, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience), last=True)
 
     def _visit_positives(self, label: Label) -> None:
         """Take the rows that are a label's positives out of the common start, and visit those once."""

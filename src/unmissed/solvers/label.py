@@ -67,10 +67,11 @@ class Label:
         self.rows = np.concatenate([self.rows, negatives])
         self.a = np.concatenate([self.a, np.zeros(len(negatives), np.float32)])
 
-    def ascend(self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int) -> None:
+    def ascend(self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int, last: bool = False) -> None:
         """Go on alone over the working set until an epoch gains at most `tolerance`; X has the rows, `Packed` or not.
 
-        Packed rows leave w off by a little, until `refresh` computes it again.
+        Packed rows leave w off by a little, until `refresh` computes it again; where that comes next, `last`, w is left
+        as it may be.
         """
         bias, self.square, epochs = ascend(
             *X,
@@ -86,6 +87,7 @@ class Label:
             tolerance,
             max_epochs,
             self.seed + self.epochs,
+            not last,
         )
         self.bias = np.float32(bias)
         self.epochs += epochs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -10,11 +11,13 @@ import numpy.typing as npt
 
 from unmissed.kernels.exact import label_slack_exact, scores_exact, touch
 from unmissed.kernels.lanes import by_row
-from unmissed.kernels.near import bounds_of, exact_slack, list_near, list_near_one, round_rows
+from unmissed.kernels.near import bounds_of, exact_slack, list_near, list_near_one
+from unmissed.kernels.rare import list_rare
 from unmissed.kernels.transpose import round_weights
 from unmissed.kernels.vectors import LANES
 from unmissed.solvers.buffers import scratch
 from unmissed.solvers.design import Design, Floats, Rows
+from unmissed.solvers.rounded import Rounded
 
 Violated = tuple[Rows, Floats]  # rows that a label violates, and by how much
 Passed = tuple[float, Rows, Floats]  # the same, and before it the label's loss over negatives
@@ -26,7 +29,8 @@ _SAMPLE = 16, 1024  # one row in so many tells what a label violates, unless the
 class Linear(Protocol):
     """A label as passes see it: its positives, and the weights that its rows are scored by.
 
-    `square` is |w|^2; exact passes rely on it, for rough ones it need only be near.
+    `square` is |w|^2; exact passes rely on it, for rough ones it need only be near. They rely on weights of at most 0,
+    too, for features that are rare (see `Rounded`) and that no positive has: a sum of a z x with a >= 0 has no others.
     """
 
     positives: Rows
@@ -38,24 +42,29 @@ class Linear(Protocol):
 L = TypeVar("L", bound=Linear)
 
 
-class Rounded:
-    """Rows of a design in 16-bit whole numbers, and what rounding did to them; see `kernels.near`."""
+@dataclass(frozen=True)
+class InLanes:
+    """The weights of a group side by side, in whole numbers: of frequent features, and those listed of rare ones.
 
-    def __init__(self, design: Design) -> None:
-        self.numbers = np.empty(len(design.values), np.int16)
-        self.steps, self.sizes, self.errors = (np.empty(design.n_samples, np.float32) for _ in range(3))
-        self._nothing = np.zeros(design.n_samples, np.float32)
-        round_rows(design.indptr, design.values, self.numbers, *self.bounds)
+    `bias` has the biases, `by_row` in CSR form the lanes whose label a row has.
+    """
 
-    @property
-    def bounds(self) -> tuple[Floats, Floats, Floats]:
-        """The step of each row, and bounds of its size and of its error."""
-        return self.steps, self.sizes, self.errors
+    weights: npt.NDArray[np.int16]
+    bias: Floats
+    listed: tuple[Any, ...]
+    by_row: tuple[Any, ...]
 
-    @property
-    def steps_alone(self) -> tuple[Floats, Floats, Floats]:
-        """The same where what rounding did does not count."""
-        return self.steps, self._nothing, self._nothing
+    def positives(self, part: slice) -> tuple[Any, ...]:
+        """Return the lanes whose label some rows have."""
+        starts, lanes = self.by_row
+        return starts[part.start : part.stop + 1], lanes
+
+
+def _positives(group: Sequence[Linear], n_samples: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the positives of a group in CSR form, lane by lane and row by row."""
+    rows = np.concatenate([label.positives for label in group])
+    starts = np.cumsum([0, *(len(label.positives) for label in group)])
+    return (rows, starts), by_row(rows, np.ones(len(rows), np.float32), starts, 0, n_samples)[:2]
 
 
 class Passes:
@@ -70,7 +79,7 @@ class Passes:
         self.rows = scratch("rows of lanes", (LANES, design.n_samples), np.int32)
         self.numbers = scratch("numbers of rows of lanes", (LANES, design.n_samples))
         self._group: Sequence[Linear] = ()
-        self._lanes_of_rows: tuple[npt.NDArray[np.int64], Rows]
+        self._positives: tuple[tuple[Any, ...], tuple[Any, ...]]
 
     def exact(self, group: Sequence[Linear]) -> Iterator[Passed]:
         """Return each label's loss over its negatives and the rows it violates.
@@ -93,8 +102,8 @@ class Passes:
                 self.weights[lane] = label.w
                 label.w = self.weights[lane]
 
-    def into_lanes(self, group: Sequence[Linear], steps: npt.ArrayLike) -> tuple[npt.NDArray[np.int16], Floats]:
-        """Put the weights of a group side by side, as whole numbers times a step for each; return them and the biases.
+    def into_lanes(self, group: Sequence[Linear], steps: npt.ArrayLike) -> InLanes:
+        """Put the weights of a group side by side, as whole numbers times a step for each.
 
         Lanes without a label have weights of 0 and a bias with which no row is violated.
         """
@@ -103,19 +112,18 @@ class Passes:
         of_lanes, bias = np.zeros(LANES), np.full(LANES, -2, np.float32)
         of_lanes[: len(group)] = steps
         bias[: len(group)] = [label.bias for label in group]
-        weights = scratch("weights in lanes", (self.design.n_features, LANES), np.int16)
+        weights = scratch("weights in lanes", (self.rounded.n_frequent, LANES), np.int16)
         round_weights(self.weights, of_lanes, weights)
-        return weights, bias
+        if group is not self._group:
+            self._group, self._positives = group, _positives(group, self.design.n_samples)
+        (rows, starts), lanes_of_rows = self._positives
+        return InLanes(weights, bias, self._list_rare(rows, starts, self.weights, of_lanes), lanes_of_rows)
 
-    def lanes_of_rows(self, group: Sequence[Linear]) -> tuple[npt.NDArray[np.int64], Rows]:
-        """Return, in CSR form, the lanes whose label a row has; the last group's are remembered."""
-        if group is self._group:
-            return self._lanes_of_rows
-        rows = np.concatenate([label.positives for label in group])
-        starts = np.cumsum([0, *(len(label.positives) for label in group)])
-        indptr, lanes, _ = by_row(rows, np.ones(len(rows), np.float32), starts, 0, self.design.n_samples)
-        self._group, self._lanes_of_rows = group, (indptr, lanes)
-        return self._lanes_of_rows
+    def _list_rare(self, rows: Rows, starts: npt.NDArray[np.int64], weights: Floats, steps: Any) -> tuple[Any, ...]:
+        """List what lanes with these positives have of rare features."""
+        n_frequent = self.rounded.n_frequent
+        listed: tuple[Any, ...] = list_rare(*self.design.rows[:2], rows, starts, weights, n_frequent, steps)
+        return listed
 
     def lists(self, counts: npt.NDArray[np.int64]) -> list[tuple[Rows, Floats]]:
         """Return the rows and numbers that a pass has listed for each lane, until the next pass."""
@@ -129,9 +137,9 @@ class Passes:
 
     def _exact_in_lanes(self, group: Sequence[Linear]) -> Iterator[Passed]:
         bounds = self._bounds(group)
-        arguments = *self.into_lanes(group, bounds[0, : len(group)]), bounds, self.lanes_of_rows(group)
+        lanes = self.into_lanes(group, bounds[0, : len(group)])
         every = slice(0, self.design.n_samples)
-        for label, (rows, slack) in zip(group, self._near(every, self.rounded.bounds, *arguments), strict=False):
+        for label, (rows, slack) in zip(group, self._near(every, self.rounded.bounds, lanes, bounds), strict=False):
             touch(label.w)
             loss, n = exact_slack(*self.design.rows, label.w, label.bias, rows, slack)
             yield float(loss), rows[:n], slack[:n]
@@ -139,14 +147,13 @@ class Passes:
     def _rough_in_lanes(self, group: Sequence[L], least: Callable[[L, Floats, float], float]) -> Iterator[Violated]:
         bounds = self._bounds(group)
         bounds[1:] = 0
-        arguments = *self.into_lanes(group, bounds[0, : len(group)]), bounds, self.lanes_of_rows(group)
+        lanes = self.into_lanes(group, bounds[0, : len(group)])
         sample, share = self._sample()
-        for lane, (label, (_, slack)) in enumerate(
-            zip(group, self._near(sample, self.rounded.steps_alone, *arguments), strict=False)
-        ):
+        near = self._near(sample, self.rounded.steps_alone, lanes, bounds)
+        for lane, (label, (_, slack)) in enumerate(zip(group, near, strict=False)):
             bounds[3, lane] = -least(label, slack, share)
         every = slice(0, self.design.n_samples)
-        yield from self._near(every, self.rounded.steps_alone, *arguments)[: len(group)]
+        yield from self._near(every, self.rounded.steps_alone, lanes, bounds)[: len(group)]
 
     def _bounds(self, group: Sequence[Linear]) -> Floats:
         """Return what `bounds_of` has for the label of each lane."""
@@ -155,17 +162,14 @@ class Passes:
             bounds[:, lane] = bounds_of(label.square, float(label.bias))
         return bounds
 
-    def _near(
-        self, part: slice, row_bounds: tuple[Floats, ...], weights: Any, bias: Floats, bounds: Floats, positives: Any
-    ) -> list[Violated]:
+    def _near(self, part: slice, row_bounds: tuple[Floats, ...], lanes: InLanes, bounds: Floats) -> list[Violated]:
         """List for each lane which of some rows may be violated, until the next pass."""
         counts = np.zeros(LANES, np.int64)
-        starts, lanes = positives
-        inside = slice(part.start, part.stop + 1)
-        X = self.design.indptr[inside], self.design.indices, self.rounded.numbers
-        of_rows = tuple(bound[part] for bound in row_bounds)
         lists = self.rows, self.numbers, counts
-        list_near(part.start, *X, of_rows, weights, bias, bounds, (starts[inside], lanes), *lists)
+        for piece, frequent, given in self.rounded.pieces(part, lanes.listed):
+            of_rows = tuple(bound[piece] for bound in row_bounds)
+            X = piece.start, frequent, given, of_rows
+            list_near(*X, lanes.weights, lanes.bias, bounds, lanes.positives(piece), *lists)
         return self.lists(counts)
 
     def _exact_alone(self, group: Sequence[Linear]) -> Iterator[Passed]:
@@ -179,17 +183,20 @@ class Passes:
     def _rough_alone(self, group: Sequence[L], least: Callable[[L, Floats, float], float]) -> Iterator[Violated]:
         sample, share = self._sample()
         for label in group:
-            step = np.float32(bounds_of(label.square, float(label.bias))[0])
-            arguments = label.w, step, label.bias, self._is_positive(label)
+            steps = np.array([bounds_of(label.square, float(label.bias))[0]], np.float32)
+            listed = self._list_rare(label.positives, np.array([0, len(label.positives)]), label.w[None], steps)
+            arguments = label, steps[0], listed, self._is_positive(label)
             _, slack = self._near_one(sample, 0.0, *arguments)
             yield self._near_one(slice(0, self.design.n_samples), -least(label, slack, share), *arguments)
 
-    def _near_one(self, part: slice, extra: float, w: Floats, step: Any, bias: Any, is_positive: Any) -> Violated:
+    def _near_one(self, part: slice, extra: float, label: Linear, step: Any, listed: Any, is_positive: Any) -> Violated:
         """List which of some rows one label may violate, as `_near` does."""
         rows, slack = self.rows[0], self.numbers[0]
-        X = self.design.indptr[part.start : part.stop + 1], self.design.indices, self.rounded.numbers
-        steps = self.rounded.steps[part]
-        n = list_near_one(part.start, *X, steps, w, step, bias, np.float32(extra), is_positive, rows, slack)
+        weights, n = label.w[: self.rounded.n_frequent], 0
+        of_label = weights, step, label.bias, np.float32(extra), is_positive
+        for piece, frequent, given in self.rounded.pieces(part, listed):
+            X = piece.start, frequent, given, self.rounded.steps[piece]
+            n += list_near_one(*X, *of_label, rows[n:], slack[n:])
         return rows[:n], slack[:n]
 
     def _is_positive(self, label: Linear) -> npt.NDArray[np.bool_]:

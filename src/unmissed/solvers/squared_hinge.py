@@ -23,7 +23,7 @@ from unmissed.solvers.dual_ascent import DualAscent, Starts
 from unmissed.solvers.label import Label
 from unmissed.solvers.packed import Packed
 from unmissed.solvers.parameters import check_bias, check_prune, check_rounds, check_seed, check_tol
-from unmissed.solvers.passes import Rounded
+from unmissed.solvers.rounded import Rounded
 from unmissed.solvers.shard import Shard
 from unmissed.solvers.twins import Twins, seed_of
 
