@@ -72,7 +72,7 @@ def test_the_scan_finds_the_best_labels_to_the_bit(seed, n_labels, k, alike, rea
     shards, X = draw(seed, n_labels, alike)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanning, "_CHUNK", 2 * TILE)
-        patch.setattr(scanning, "_ROWS", 4)
+        patch.setattr(scanning, "_SUMS", 4 * TILE)
         patch.setattr(scanning, "_REACH", reach)
         found = Scan(shards, N_FEATURES).rank(X, k, 1)
     expected = naive(X, shards, k)
@@ -233,3 +233,17 @@ def test_a_weight_in_bytes_is_added_to_its_own_label():
 def test_a_word_of_a_list_holds_a_label_and_its_weight(label, weight):
     word = np.int32((label << 16) + weight)
     assert (chunks.word_label(word), chunks.word_weight(word)) == (label, weight)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+@pytest.mark.parametrize("n_rows", [0, 1, 255, 700, 6000, 100_000])
+@pytest.mark.parametrize("width", [TILE, 4160, 2**25])
+def test_threads_share_rows_evenly_and_within_their_room(n_rows, width, n_jobs):
+    size = scanning._rows_at_a_time(n_rows, width, n_jobs)
+    assert 1 <= size <= max(scanning._SUMS // width, 1)
+    n_pieces = -(-n_rows // size)
+    if size > scanning._LEAST_ROWS:
+        assert n_pieces % n_jobs == 0, "no thread waits for the others"
+        assert (n_pieces // n_jobs - 1) * n_jobs * scanning._SUMS < n_rows * width, "no more turns than it takes"
+    else:
+        assert width > TILE or n_rows <= n_jobs * scanning._LEAST_ROWS

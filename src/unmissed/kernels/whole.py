@@ -25,7 +25,7 @@ binding = later("llvmlite.binding")
 
 TILE = 64  # labels
 _WIDTH = 16  # numbers of 16 bits in a register
-AHEAD = 40  # weights are asked for so many non-zeros before they are used; a line of TILE weights is one of the cache
+AHEAD = 96  # weights are asked for so many non-zeros before they are used; a line of TILE weights is one of the cache
 
 _Value = Any  # of llvmlite
 

@@ -35,7 +35,8 @@ _MANY = 16  # a feature with weights for more than one in so many labels of a ch
 _LINES = 2**16  # at most so many features have whole lines: their numbers have 16 bits
 _REACH = 4  # weights up to so many times the typical one of their label fit into 8 bits
 _ROOM = 64  # for candidates of a row, and four times k more
-_ROWS = 1024  # rows that one thread takes at a time
+_SUMS = 2**24  # that a thread has at a time; the more rows share them, the more seldom weights come from memory
+_LEAST_ROWS = 256  # that are worth a thread's while
 _POINTERS = 20  # bytes per feature and chunk that say where its weights are, or do so while they are laid out
 
 
@@ -91,9 +92,12 @@ class Scan:
         labels = np.full((X.shape[0], k), -1, np.int32)
         best = np.full((X.shape[0], k), -np.inf, np.float32)
         indptr, indices, data = csr_arrays(X)
+        threads = Threads(n_jobs)
+        width = max(TILE * len(chunk.scale) for _, chunk in self.chunks)
+        size = _rows_at_a_time(X.shape[0], width, threads.n_jobs)
 
         def some(begin: int) -> None:
-            end = min(begin + _ROWS, X.shape[0])
+            end = min(begin + size, X.shape[0])
             rows = _rounded(indptr[begin : end + 1], indices, data)
             best_of_rows = labels[begin:end], best[begin:end]
             found = _no_candidates(end - begin, k)
@@ -103,10 +107,17 @@ class Scan:
             for first, chunk in self.chunks:
                 score_candidates(chunk, first, rows, found, *best_of_rows)
 
-        pieces = range(0, X.shape[0], _ROWS)
-        for _ in Threads(n_jobs if len(pieces) > 1 else 1).each(some, pieces):
+        pieces = range(0, X.shape[0], size)
+        for _ in (threads if len(pieces) > 1 else Threads(1)).each(some, pieces):
             pass
         return Ranking(labels, best)
+
+
+def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
+    """Return how many rows a thread takes at a time: equal parts for all threads, as few as there is room for."""
+    most = max(_SUMS // max(width, 1), 1)
+    n_parts = n_jobs * -(-n_rows // (n_jobs * most))
+    return max(-(-n_rows // max(n_parts, 1)), min(_LEAST_ROWS, most))
 
 
 def _rounded(indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], data: npt.NDArray[np.float32]) -> WholeRows:
