@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from unmissed._jit import kernel
 from unmissed.kernels import bits
+from unmissed.kernels.vectors import LANES
 
 pytestmark = pytest.mark.kernel
 
@@ -29,6 +30,10 @@ def above(numbers, limit):
 @kernel()
 def other(numbers, number):
     return bits.other(numbers, number)
+
+
+def test_a_word_has_a_bit_for_each_lane():
+    assert bits.SIZE == LANES
 
 
 @given(st.integers(1, 2**64 - 1))

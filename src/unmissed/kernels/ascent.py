@@ -249,7 +249,7 @@ def _take_apart(indptr, words, values, mask, use_bias, rows, sides, a, w, pairs,
 
 @kernel()
 def _put_together(sides, a, w, pairs, part, put_back):
-    """Undo `_take_apart`, of w only if it is asked for; return the bias and |w|^2."""
+    """Undo `_take_apart`; return the bias and |w|^2. Unless they are `put_back`, w and |w|^2 are out of date."""
     apart, scale, bias, bias_positives, _, square = part
     if apart:
         for at in range(sides[0], a.shape[0]):
@@ -295,7 +295,7 @@ def ascend(
     Negatives resemble one another, if only by the constant feature: when one grows, all others should shrink, and one
     by one that takes many visits. So each step is solved for together with the factor by which all negatives then grow
     or shrink. For this the weights are in two parts, what negatives gave, to be scaled, and what positives gave:
-    `pairs`, two numbers per feature, is scratch. If they are not `put_back` into w, w and |w|^2 may be anything.
+    `pairs`, two numbers per feature, is scratch. Unless they are `put_back` into w, w and |w|^2 are out of date.
     """
     n = rows.shape[0]
     order = np.arange(n)

@@ -1,10 +1,10 @@
 """Labels in SIMD lanes: one pass over the rows of X serves LANES labels at once.
 
-Weights are kept as (n_features, LANES), so a non-zero of X costs one contiguous multiply-add of LANES numbers instead
+Weights are kept as (n_frequent, LANES), so a non-zero of X costs one contiguous multiply-add of LANES numbers instead
 of LANES gathers. Rows and weights are 16-bit whole numbers times a step, as in `near`: scores are off by a little, and
 so are the dual variables that come of them; whatever follows starts from these, and nothing relies on them. Of rare
-features (see `rare`) a score has what positives gave before the sweep and what the row itself gave. Lanes never mix:
-what a label gets does not depend on the labels beside it.
+features (see `rare`) a score has weights above 0 as they were before the sweep, and what the row itself gave; |w|^2 is
+then off by a little, too. Lanes never mix: what a label gets does not depend on the labels beside it.
 
 Notation of the dual: a row x with sign z and cost c has a variable a >= 0 and h = 1/(2c); w = sum a z x; the gradient
 is z (w.x + b) - 1 + a h; the step a <- max(0, a - gradient / (|x|^2 + 1 + h)) solves the one-variable problem exactly.

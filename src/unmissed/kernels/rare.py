@@ -67,13 +67,17 @@ def list_rare(indptr, indices, rows, starts, weights, n_frequent, steps):
     numbers of each.
     """
     n_rare = weights.shape[1] - n_frequent
+    n_lanes = starts.shape[0] - 1 if n_rare > 0 else 0
     most = 0
-    for at in range(rows.shape[0]):
-        most += indptr[rows[at] + 1] - indptr[rows[at]]
+    for lane in range(n_lanes):
+        size = 0
+        for at in range(starts[lane], starts[lane + 1]):
+            size += indptr[rows[at] + 1] - indptr[rows[at]]
+        most += min(size, n_rare)
     of_entry, lane_of, number_of = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
-    seen_by, counts = np.full(n_rare, -1, np.int32), np.zeros(n_rare, np.int32)
+    seen_by, counts = np.full(n_rare, -1, np.int32), np.zeros(n_rare, np.int64)
     n = 0
-    for lane in range(starts.shape[0] - 1):
+    for lane in range(n_lanes):
         factor = np.float32(1.0 / steps[lane]) if steps[lane] > 0 else np.float32(0)
         for at in range(starts[lane], starts[lane + 1]):
             for place in range(indptr[rows[at]], indptr[rows[at] + 1]):
@@ -100,6 +104,22 @@ def list_rare(indptr, indices, rows, starts, weights, n_frequent, steps):
 
 
 @kernel()
+def _first_from(row, rows, begin, end):
+    """Return the first place from `begin` to before `end`, rows rising, that has this row or a later one, or `end`."""
+    if begin == end or rows[begin] >= row:
+        return begin
+    if rows[end - 1] < row:
+        return end
+    while begin < end:
+        middle = (begin + end) >> 1
+        if rows[middle] < row:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@kernel()
 def give(first, last, rare, listed):
     """Return, in CSR form, the lanes to which listed weights give something in each row from `first` to before `last`.
 
@@ -113,10 +133,8 @@ def give(first, last, rare, listed):
         if one + _AHEAD < features.shape[0]:
             prefetch(rows, starts[features[one + _AHEAD]])
         begin, end = starts[features[one]], starts[features[one] + 1]
-        while begin < end and rows[begin] < first:
-            begin += 1
-        while begin < end and rows[end - 1] >= last:
-            end -= 1
+        begin = _first_from(first, rows, begin, end)
+        end = _first_from(last, rows, begin, end)
         cuts[one] = begin, end
         for place in range(begin, end):
             indptr[rows[place] - first + 2] += begins[one + 1] - begins[one]

@@ -24,9 +24,10 @@ _Value = Any  # of llvmlite
 
 @kernel()
 def round_weights(weights, steps, rounded):
-    """Write weights (LANES, n_features) as whole numbers times their label's step, feature by feature, the first ones.
+    """Write weights (LANES, n_features) as whole numbers times their label's step, feature by feature.
 
-    Weights beyond the largest stop there; there are none where the step is that of their own length.
+    `rounded` has lines for all features, or for the first ones. Weights beyond the largest stop there; there are none
+    where the step is that of their own length.
     """
     factors = np.zeros(LANES, np.float32)
     for lane in range(LANES):

@@ -35,7 +35,8 @@ _MANY = 16  # a feature with weights for more than one in so many labels of a ch
 _LINES = 2**16  # at most so many features have whole lines: their numbers have 16 bits
 _REACH = 4  # weights up to so many times the typical one of their label fit into 8 bits
 _ROOM = 64  # for candidates of a row, and four times k more
-_SUMS = 2**24  # that a thread has at a time; the more rows share them, the more seldom weights come from memory
+_SUMS = 2**24  # numbers that a thread has at a time; the more rows share them, the less often weights are fetched
+_PER_CANDIDATE = 6  # numbers of 4 bytes
 _LEAST_ROWS = 256  # that are worth a thread's while
 _POINTERS = 20  # bytes per feature and chunk that say where its weights are, or do so while they are laid out
 
@@ -94,7 +95,7 @@ class Scan:
         indptr, indices, data = csr_arrays(X)
         threads = Threads(n_jobs)
         width = max(TILE * len(chunk.scale) for _, chunk in self.chunks)
-        size = _rows_at_a_time(X.shape[0], width, threads.n_jobs)
+        size = _rows_at_a_time(X.shape[0], width + _PER_CANDIDATE * _room(k), threads.n_jobs)
 
         def some(begin: int) -> None:
             end = min(begin + size, X.shape[0])
@@ -128,9 +129,14 @@ def _rounded(indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], data
     return rows
 
 
+def _room(k: int) -> int:
+    """Return for how many candidates a row has room."""
+    return _ROOM + 4 * k
+
+
 def _no_candidates(n_rows: int, k: int) -> Candidates:
     """Return empty lists."""
-    room = n_rows, _ROOM + 4 * k
+    room = n_rows, _room(k)
     floor = np.full((n_rows, k), -np.inf, np.float32)
     return Candidates(floor, np.zeros(n_rows, np.int64), np.empty(room, np.int32), np.empty(room, np.float32))
 

@@ -49,12 +49,11 @@ def _swept(design: Design) -> list[slice]:
     return [slice(first, last) for first, last in zip([0, *ends], ends, strict=False)]
 
 
-def _awake(group: Sequence[Label], part: slice) -> tuple[Any, ...]:
-    """Return which rows of a part are awake in which lane, as sweeps take it."""
+def _working_sets(group: Sequence[Label]) -> tuple[Any, ...]:
+    """Return the rows and variables of a group, one label after the other, and where each begins."""
     starts = np.cumsum([0, *(len(label.rows) for label in group)])
     rows, variables = (np.concatenate(parts) for parts in zip(*((one.rows, one.a) for one in group), strict=True))
-    awake: tuple[Any, ...] = by_row(rows, variables, starts, part.start, part.stop - part.start)
-    return awake
+    return rows, variables, starts
 
 
 class Starts:
@@ -128,7 +127,7 @@ class DualAscent:
             lanes[:3, lane] = reach / LARGEST, min(label.square, _LONGEST), min(reach**2, _LONGEST)
             lanes[3:, lane] = label.h_positive, label.h_negative
         in_lanes = passes.into_lanes(group, lanes[0, : len(group)])
-        counts = np.zeros(LANES, np.int64)
+        working_sets, counts = _working_sets(group), np.zeros(LANES, np.int64)
         for piece, frequent, given in rounded.pieces(part, in_lanes.listed):
             lane_sweep(
                 piece.start,
@@ -142,7 +141,7 @@ class DualAscent:
                 lanes,
                 in_lanes.bias,
                 in_lanes.positives(piece),
-                _awake(group, piece),
+                by_row(*working_sets, piece.start, piece.stop - piece.start),
                 passes.rows,
                 passes.numbers,
                 counts,
@@ -214,7 +213,9 @@ class DualAscent:
             label.recentre()
         late = _LATE * 0.5 ** max(label.rounds - 3, 0)  # a label that keeps coming back stopped at gains that add up
         X = self._packed.rows if label.rounds <= _PACKED_ROUNDS else self._packed.exact
-        label.ascend(self._design, X, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience), last=True)
+        label.ascend(
+            self._design, X, late * self._tol * label.objective, min(_LATE_EPOCHS, self._patience), put_back=False
+        )
 
     def _visit_positives(self, label: Label) -> None:
         """Take the rows that are a label's positives out of the common start, and visit those once."""

@@ -67,11 +67,13 @@ class Label:
         self.rows = np.concatenate([self.rows, negatives])
         self.a = np.concatenate([self.a, np.zeros(len(negatives), np.float32)])
 
-    def ascend(self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int, last: bool = False) -> None:
+    def ascend(
+        self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int, put_back: bool = True
+    ) -> None:
         """Go on alone over the working set until an epoch gains at most `tolerance`; X has the rows, `Packed` or not.
 
-        Packed rows leave w off by a little, until `refresh` computes it again; where that comes next, `last`, w is left
-        as it may be.
+        Packed rows leave w off by a little, until `refresh` computes it again. Where that comes next, nothing need be
+        `put_back`: w and |w|^2 are out of date until then.
         """
         bias, self.square, epochs = ascend(
             *X,
@@ -87,7 +89,7 @@ class Label:
             tolerance,
             max_epochs,
             self.seed + self.epochs,
-            not last,
+            put_back,
         )
         self.bias = np.float32(bias)
         self.epochs += epochs

@@ -46,21 +46,21 @@ L = TypeVar("L", bound=Linear)
 class InLanes:
     """The weights of a group side by side, in whole numbers: of frequent features, and those listed of rare ones.
 
-    `bias` has the biases, `by_row` in CSR form the lanes whose label a row has.
+    `bias` has the biases, `lanes_of_rows` in CSR form the lanes whose label a row has.
     """
 
     weights: npt.NDArray[np.int16]
     bias: Floats
     listed: tuple[Any, ...]
-    by_row: tuple[Any, ...]
+    lanes_of_rows: tuple[Any, ...]
 
     def positives(self, part: slice) -> tuple[Any, ...]:
         """Return the lanes whose label some rows have."""
-        starts, lanes = self.by_row
+        starts, lanes = self.lanes_of_rows
         return starts[part.start : part.stop + 1], lanes
 
 
-def _positives(group: Sequence[Linear], n_samples: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _by_lane_and_row(group: Sequence[Linear], n_samples: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return the positives of a group in CSR form, lane by lane and row by row."""
     rows = np.concatenate([label.positives for label in group])
     starts = np.cumsum([0, *(len(label.positives) for label in group)])
@@ -115,7 +115,7 @@ class Passes:
         weights = scratch("weights in lanes", (self.rounded.n_frequent, LANES), np.int16)
         round_weights(self.weights, of_lanes, weights)
         if group is not self._group:
-            self._group, self._positives = group, _positives(group, self.design.n_samples)
+            self._group, self._positives = group, _by_lane_and_row(group, self.design.n_samples)
         (rows, starts), lanes_of_rows = self._positives
         return InLanes(weights, bias, self._list_rare(rows, starts, self.weights, of_lanes), lanes_of_rows)
 
@@ -184,7 +184,8 @@ class Passes:
         sample, share = self._sample()
         for label in group:
             steps = np.array([bounds_of(label.square, float(label.bias))[0]], np.float32)
-            listed = self._list_rare(label.positives, np.array([0, len(label.positives)]), label.w[None], steps)
+            starts = np.array([0, len(label.positives)])
+            listed = self._list_rare(label.positives, starts, label.w[None], steps.astype(np.float64))
             arguments = label, steps[0], listed, self._is_positive(label)
             _, slack = self._near_one(sample, 0.0, *arguments)
             yield self._near_one(slice(0, self.design.n_samples), -least(label, slack, share), *arguments)

@@ -13,7 +13,7 @@ from unmissed.solvers.design import Design, Floats
 
 FREQUENT = 2**14  # features whose weights have lines in lanes: so many stay in cache, and fit into 16 bits
 RARE = 0.05  # where the others have less than this share of the non-zeros, their lines are seldom read, and stay
-_GIVEN = 8  # numbers per row, for the rows of a piece, that rare features may give
+_GIVEN = 8  # rare features give to a piece about so many numbers per row of X, at most
 
 
 class Rounded:
@@ -56,12 +56,13 @@ class Rounded:
     def pieces(self, part: slice, listed: tuple[Any, ...]) -> Iterator[tuple[slice, tuple[Any, ...], tuple[Any, ...]]]:
         """Go over some rows in pieces: which they are, their frequent features, and what listed weights give to them.
 
-        There is one piece, unless so much is given that it would take more memory than the lists of a pass.
+        There is one piece, unless what is given would take much memory.
         """
         features, begins, *_ = listed
-        n_given = int((self.rare[0][features + 1] - self.rare[0][features]) @ np.diff(begins))
-        n_pieces = 1 + n_given // max(_GIVEN * len(self.steps), 1)
-        size = max(-(-(part.stop - part.start) // n_pieces), 1)
+        n_given = int((self.rare[0][features + 1] - self.rare[0][features]) @ np.diff(begins))  # to all rows
+        size = part.stop - part.start
+        n_pieces = 1 + n_given * size // max(_GIVEN * len(self.steps) ** 2, 1)
+        size = max(-(-size // n_pieces), 1)
         for first in range(part.start, part.stop, size):
             last = min(first + size, part.stop)
             frequent = self.frequent[0][first : last + 1], *self.frequent[1:]
