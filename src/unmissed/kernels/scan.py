@@ -30,6 +30,7 @@ _MOST = 32767.0
 NORM = 40000.0  # the longest q; more would leave less for p, which have to share 31 bits
 _EPSILON = 2.0**-24
 _FAR, _AHEAD = 24, 10  # where a list begins, and the list, are asked for so many entries before they are used
+_FEW = 4 * AHEAD  # entries of all rows, of which more are beyond the last one than before it when lines are asked for
 _SMALL = 1e-37  # for what is lost where products are too small for float32
 
 
@@ -81,6 +82,8 @@ def scan_chunk(chunk, first, rows, sums, scores, found, labels, best):
     for tile in range(n_tiles):
         begin, end = TILE * tile, TILE * (tile + 1)
         weights, bias = chunk.dense[tile], chunk.bias[begin:end]
+        if begins[n_rows] <= _FEW and tile + 1 < n_tiles:  # there are no rows ahead, in which lines could be asked for
+            _ask_lines(chunk.dense[tile + 1], places, begins[n_rows])
         for row in range(n_rows):
             scale = np.float32(chunk.scale[tile] * rows.unit[row])
             line, target = sums[row, begin:end], scores[row, begin:end]
@@ -110,6 +113,13 @@ def scan_chunk(chunk, first, rows, sums, scores, found, labels, best):
                     found.counts[row] = place + 1
                 else:
                     _score_now(chunk, label, rows, row, labels[row], best[row])
+
+
+@kernel()
+def _ask_lines(weights, places, n):
+    """Ask for the lines of a tile at the first n places."""
+    for at in range(n):
+        prefetch(weights, np.int64(places[at]))
 
 
 @kernel()
