@@ -30,7 +30,7 @@ _MOST = 32767.0
 NORM = 40000.0  # the longest q; more would leave less for p, which have to share 31 bits
 _EPSILON = 2.0**-24
 _FAR, _AHEAD = 24, 10  # where a list begins, and the list, are asked for so many entries before they are used
-_FEW = 4 * AHEAD  # entries of all rows, of which more are beyond the last one than before it when lines are asked for
+_FEW = 4 * AHEAD  # where all rows together have so few entries, to ask AHEAD of them comes too late for many
 _SMALL = 1e-37  # for what is lost where products are too small for float32
 
 
@@ -82,7 +82,7 @@ def scan_chunk(chunk, first, rows, sums, scores, found, labels, best):
     for tile in range(n_tiles):
         begin, end = TILE * tile, TILE * (tile + 1)
         weights, bias = chunk.dense[tile], chunk.bias[begin:end]
-        if begins[n_rows] <= _FEW and tile + 1 < n_tiles:  # there are no rows ahead, in which lines could be asked for
+        if begins[n_rows] <= _FEW and tile + 1 < n_tiles:
             _ask_lines(chunk.dense[tile + 1], places, begins[n_rows])
         for row in range(n_rows):
             scale = np.float32(chunk.scale[tile] * rows.unit[row])
