@@ -29,8 +29,8 @@ _SAMPLE = 16, 1024  # one row in so many tells what a label violates, unless the
 class Linear(Protocol):
     """A label as passes see it: its positives, and the weights that its rows are scored by.
 
-    `square` is |w|^2; exact passes rely on it, for rough ones it need only be near. They rely on weights of at most 0,
-    too, for features that are rare (see `Rounded`) and that no positive has: a sum of a z x with a >= 0 has no others.
+    Exact passes rely on two things. `square` is |w|^2; for rough passes it need only be near. And a rare feature (see
+    `Rounded`) that no positive has weighs at most 0, as it does in any sum of a z x with a >= 0.
     """
 
     positives: Rows
