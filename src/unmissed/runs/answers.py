@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unmissed.ranking import Ranking
+from unmissed.runs.cells import BREAKS
 
 if TYPE_CHECKING:
     from unmissed.runs.run import Run
 
-BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
 Ranked = Ranking | Iterable[Ranking]
 """A ranking, or its parts one after the other."""
 
