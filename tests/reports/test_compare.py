@@ -74,6 +74,17 @@ def test_names_mean_nothing_to_markdown_and_latex():
     assert escape_latex("a\\b^~$") == r"a\textbackslash{}b\textasciicircum{}\textasciitilde{}\$"
 
 
+def test_names_in_markdown_are_text_and_not_html():
+    grid = Grid(
+        "t", "<b>t</b>", ["a|b", "<i>"], [[Cell("<img src=x onerror=alert(1)>\nA & B|C"), Cell("1")]], ["<hr>|"]
+    )
+    text = to_markdown(grid)
+    assert not any(tag in text for tag in ("<b>", "<i>", "<img", "<hr>"))
+    assert "| &lt;img src=x onerror=alert(1)&gt; A &amp; B\\|C | 1 |" in text
+    assert "| a\\|b | &lt;i&gt; |" in text
+    assert "**&lt;b&gt;t&lt;/b&gt;**" in text
+
+
 def test_a_comparison_in_which_nothing_finished_has_a_page_too(tmp_path):
     results = make_results()
     results |= {"methods": results["methods"][-1:], "best": {}, "baseline": None, "claims": []}
