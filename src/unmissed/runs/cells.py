@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 
-BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
+_BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z"
 _FORMULA = re.compile(rf"(?=('*)[=+\-@\t\r\n＝＋－＠])(?!'*{_NUMBER})")
+
+
+def one_line(text: str) -> str:
+    """Return a text with a blank for each tab and line break, so that it stays in its field."""
+    return text.replace("\r\n", "\n").translate(_BREAKS)  # readers of lines do not keep the two apart
 
 
 def guard(cell: str) -> str:

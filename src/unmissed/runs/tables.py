@@ -15,7 +15,7 @@ from unmissed.data.streams import bare_suffix, lines
 from unmissed.errors import InputError
 from unmissed.progress import Progress
 from unmissed.ranking import Ranking
-from unmissed.runs.cells import BREAKS, unguard
+from unmissed.runs.cells import one_line, unguard
 
 PathLike = str | os.PathLike[str]
 SHOWN = 5  # rows that a message names
@@ -113,8 +113,8 @@ class _Reader:
 
     def _find(self, known: dict[str, int], cell: str) -> int:
         """Return the number of a name, guarded as `predict` writes it or as it is; -1 if it is unknown."""
-        number = known.get(self._undo(cell).translate(BREAKS))
-        return known.get(cell.translate(BREAKS), -1) if number is None else number
+        number = known.get(one_line(self._undo(cell)))
+        return known.get(one_line(cell), -1) if number is None else number
 
     def name_of(self, row: int) -> str:
         """Return what messages call a row of the truth."""
@@ -148,7 +148,7 @@ def _rows_by_id(path: PathLike, ids: Sequence[str] | None) -> dict[str, int]:
         raise InputError(
             f"{path}: names rows by their ids, and the rows of the truth have none; evaluate the .npz file"
         )
-    rows = {name.translate(BREAKS): row for row, name in enumerate(ids)}
+    rows = {one_line(name): row for row, name in enumerate(ids)}
     if len(rows) != len(ids):
         raise InputError(
             f"{path}: names rows by their ids, and two rows of the truth share one; evaluate the .npz file"
@@ -160,7 +160,7 @@ def _label_numbers(path: PathLike, wanted: Wanted) -> dict[str, int] | None:
     """Return each label's column by its name as tables show it, or None where labels are numbers."""
     if wanted.names is None:
         return None
-    column = {name.translate(BREAKS): label for label, name in enumerate(wanted.names)}
+    column = {one_line(name): label for label, name in enumerate(wanted.names)}
     if len(column) != len(wanted.names):
         raise InputError(f"{path}: two labels of the training set look alike in a table; evaluate the .npz file")
     return column
