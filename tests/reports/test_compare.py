@@ -85,6 +85,23 @@ def test_names_in_markdown_are_text_and_not_html():
     assert "**&lt;b&gt;t&lt;/b&gt;**" in text
 
 
+def test_the_note_on_groups_of_labels_says_how_many_there_are():
+    (note,) = all_tables(make_results())["deciles"].notes
+    assert "tenth" not in note
+    assert note.startswith("3 groups of labels by training count, with 10, 50, 50 % of the labels seen in training.")
+    assert note.endswith("None: labels without a training row.")
+
+
+def test_the_page_names_conventions_and_what_comes_from_earlier_comparisons():
+    results = make_results()
+    results["settings"]["conventions"] = {"variant": "pyxclib", "unseen_labels": "keep"}
+    results |= {"kept": ["parabel"], "left_out": {"sleec": "was trained with another <recipe>"}}
+    page = render_page(results)
+    assert "Conventions: variant pyxclib, unseen labels keep." in page
+    assert "From earlier comparisons in this folder: Parabel." in page
+    assert "Left out: sleec (was trained with another &lt;recipe&gt;)." in page
+
+
 def test_a_comparison_in_which_nothing_finished_has_a_page_too(tmp_path):
     results = make_results()
     results |= {"methods": results["methods"][-1:], "best": {}, "baseline": None, "claims": []}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, with_groups
+from unmissed.cli.options import Policy, ReadingOptions, with_groups
 from unmissed.errors import InputError
 
 
@@ -19,13 +19,6 @@ class Variant(StrEnum):
     ROW_RATIOS = "row-ratios"
     FASTXML = "fastxml"
     RAW = "raw"
-
-
-class Policy(StrEnum):
-    """Whether something counts."""
-
-    KEEP = "keep"
-    DROP = "drop"
 
 
 class Sides(StrEnum):
