@@ -35,8 +35,8 @@ def predict(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Leave out labels with a lower score. Scores are no probabilities (of linear methods, margins): choose "
-            "the threshold on rows with known labels."
+            help="Leave out labels with a lower score. Scores are no probabilities (of linear methods, margins): "
+            "choose the threshold on rows with known labels."
         ),
     ] = None,
     out: Annotated[
