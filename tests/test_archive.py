@@ -1,5 +1,6 @@
 import json
 import os
+import stat
 
 import numpy as np
 import pytest
@@ -92,6 +93,21 @@ def test_folders_and_files_get_the_rights_of_any_new_one(tmp_path):
     assert (tmp_path / "one").stat().st_mode == (tmp_path / "folder").stat().st_mode
     for each in (tmp_path / "one").iterdir():
         assert each.stat().st_mode == (tmp_path / "file").stat().st_mode
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_rights_follow_the_umask_which_is_not_touched(tmp_path, monkeypatch, mask):
+    """Setting it, even for a moment, would open or close the files that other threads create."""
+    before = os.umask(mask)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", None)
+            write_archive(tmp_path / "one", {"a": np.arange(3)}, kind="box")
+            write_text(tmp_path / "text", "words")
+    finally:
+        os.umask(before)
+    for path, mode in ((tmp_path / "one", 0o777), (tmp_path / "one" / "a.npy", 0o666), (tmp_path / "text", 0o666)):
+        assert stat.S_IMODE(path.stat().st_mode) == mode & ~mask
 
 
 def test_every_changed_byte_is_found_when_checksums_are_asked_for(tmp_path):

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,10 +51,10 @@ def written_aside(target: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    aside = _beside(target)
+    aside.mkdir()  # with the permissions of any new folder, as the system's umask has it
     try:
         yield aside
-        aside.chmod(0o777 & ~_umask())
         os.rename(aside, target)
         _sync(target.parent)
     except BaseException:
@@ -66,16 +66,16 @@ def written_aside(target: str | os.PathLike[str]) -> Iterator[Path]:
 def file_aside(target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Give a stream to a fresh file beside `target`; on success it is flushed and renamed, on failure removed."""
     target = Path(target)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    aside = _beside(target)
+    opened = aside.open("xb")  # with the permissions of any new file, as the system's umask has it
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with opened as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(name, 0o666 & ~_umask())  # as any new file; temporary ones are private
-        os.replace(name, target)
+        os.replace(aside, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
         raise
 
 
@@ -227,10 +227,9 @@ def _short(value: Any) -> str:
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(target: Path) -> Path:
+    """Return a name beside `target` that no other writer has."""
+    return target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}.part")
 
 
 def _sync(folder: Path) -> None:

@@ -25,6 +25,8 @@ def test_a_comparison_prints_its_table_and_names_its_page(data, tmp_path, capsys
     assert "tiny: 60 training rows, 12 labels" in output
     assert "Popularity" in output
     assert str(tmp_path / "out" / "index.html") in output
+    assert "Propensities: jain a=0.55 b=1.5." in output
+    assert "unseen labels keep" in output
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["methods"][0]["key"] == "popularity"
     assert results["settings"]["interval"]["resamples"] == 20

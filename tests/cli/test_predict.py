@@ -187,6 +187,21 @@ def test_a_threshold_leaves_out_what_scores_less(text_run, capsys):
     assert json.loads(said(capsys, *words, scores[0] + 1)) == [[]]
 
 
+def test_what_a_threshold_left_out_is_not_counted(text_run, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("cod and net\njudge\n")
+    words = ["predict", text_run.folder, tmp_path / "texts.txt", "--top", 2, "--threshold"]
+    scores = [score for text in ("cod and net", "judge") for _, score in text_run.suggest(text, 2)]
+    between = sorted(scores)[-1]  # only the best of all is left
+    out = tmp_path / "best.csv"
+    assert said(capsys, *words, -9, "--out", out).startswith("2 rows, 2 labels each: ")
+    assert said(capsys, *words, between, "--out", out) == f"2 rows, 1 label, at most 2 each; 1 row without any: {out}\n"
+    assert out.read_text().count("\n") == 2
+    npz = said(capsys, *words, between, "--out", tmp_path / "best.npz")
+    assert npz.startswith("2 rows, 1 label, at most 2 each; 1 row without any: ")
+    found = json.loads(said(capsys, *words, between, "--out", out, "--json"))
+    assert (found["n_samples"], found["n_suggestions"], found["n_rows_without_suggestion"]) == (2, 1, 1)
+
+
 def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path, capsys):
     assert "one of them" in refused(capsys, "predict", text_run.folder)
     assert "one of them" in refused(capsys, "predict", text_run.folder, "x.txt", "--text", "cod")

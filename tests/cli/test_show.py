@@ -33,6 +33,23 @@ def test_tabs_and_ordinary_letters_are_left_alone():
     assert show.plain("\x1b[0m\u2028") == "\\x1b[0m\\u2028"
 
 
+@pytest.mark.parametrize("letter", "\u061c\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
+def test_what_has_no_width_is_shown_on_a_terminal_and_kept_in_files(capsys, monkeypatch, letter):
+    name = f"a{letter}b"
+    code = f"\\u{ord(letter):04x}"
+    show.say(name)
+    show.print_table("t", ["n"], [[name]])
+    assert capsys.readouterr().out.count(name) == 2, "a pipe gets the name as it is"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show.say(name)
+    show.print_table("t", ["n"], [[name]])
+    show.print_json({"name": name})
+    printed = capsys.readouterr().out
+    assert letter not in printed
+    assert printed.count(f"a{code}b") == 3
+    assert json.loads(printed[printed.index("{") :]) == {"name": name}
+
+
 def test_an_escape_in_a_file_name_is_not_obeyed(capsys):
     assert "\\x1b[31m" in refused(capsys, "data", "stats", "no\x1b[31m.txt")
 

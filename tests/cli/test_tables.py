@@ -109,7 +109,9 @@ def test_ids_that_the_truth_does_not_have_are_refused(posts, trained, tmp_path, 
         capsys, "evaluate", tmp_path / "a.tsv", *words
     )
     words += ["--id-column", "number"]
-    assert "id 'post-x', rank 1" in refused(capsys, "evaluate", tmp_path / "a.tsv", *words)
+    assert "not have 1 of the ids of this ranking, first 'post-x'" in refused(
+        capsys, "evaluate", tmp_path / "a.tsv", *words
+    )
     twice = (posts / "posts.csv").read_text().replace("post-1,", "post-0,")
     (tmp_path / "twice.csv").write_text(twice)
     words[1] = tmp_path / "twice.csv"

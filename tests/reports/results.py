@@ -18,6 +18,8 @@ def method(key, title, family, level, seconds=1.0):
     deciles = [
         {
             "decile": decile,
+            "begin": max(decile - 5, 0) / 10,
+            "end": decile / 10,
             "k": 5,
             "fewest": decile,
             "most": decile + (decile > 1),

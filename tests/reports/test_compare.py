@@ -74,6 +74,34 @@ def test_names_mean_nothing_to_markdown_and_latex():
     assert escape_latex("a\\b^~$") == r"a\textbackslash{}b\textasciicircum{}\textasciitilde{}\$"
 
 
+def test_names_in_markdown_are_text_and_not_html():
+    grid = Grid(
+        "t", "<b>t</b>", ["a|b", "<i>"], [[Cell("<img src=x onerror=alert(1)>\nA & B|C"), Cell("1")]], ["<hr>|"]
+    )
+    text = to_markdown(grid)
+    assert not any(tag in text for tag in ("<b>", "<i>", "<img", "<hr>"))
+    assert "| &lt;img src=x onerror=alert(1)&gt; A &amp; B\\|C | 1 |" in text
+    assert "| a\\|b | &lt;i&gt; |" in text
+    assert "**&lt;b&gt;t&lt;/b&gt;**" in text
+
+
+def test_the_note_on_groups_of_labels_says_how_many_there_are():
+    (note,) = all_tables(make_results())["deciles"].notes
+    assert "tenth" not in note
+    assert note.startswith("3 groups of labels by training count, with 10, 50, 50 % of the labels seen in training.")
+    assert note.endswith("None: labels without a training row.")
+
+
+def test_the_page_names_conventions_and_what_comes_from_earlier_comparisons():
+    results = make_results()
+    results["settings"]["conventions"] = {"variant": "pyxclib", "unseen_labels": "keep"}
+    results |= {"kept": ["parabel"], "left_out": {"sleec": "was trained with another <recipe>"}}
+    page = render_page(results)
+    assert "Conventions: variant pyxclib, unseen labels keep." in page
+    assert "From earlier comparisons in this folder: Parabel." in page
+    assert "Left out: sleec (was trained with another &lt;recipe&gt;)." in page
+
+
 def test_a_comparison_in_which_nothing_finished_has_a_page_too(tmp_path):
     results = make_results()
     results |= {"methods": results["methods"][-1:], "best": {}, "baseline": None, "claims": []}

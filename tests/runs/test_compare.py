@@ -1,6 +1,7 @@
 """Compare: finished once, gone on with, stopped at limits, and beside the paper."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +12,15 @@ from unmissed.data import load, write_store, write_xmc
 from unmissed.data.catalog import find
 from unmissed.errors import InputError
 from unmissed.execution import Limits, Outcome, watch
+from unmissed.metrics import Conventions, evaluate
 from unmissed.metrics import compare as paired
-from unmissed.metrics import evaluate
 from unmissed.propensity import Jain
 from unmissed.ranking import Ranking
 from unmissed.runs import bouts, open_run
 from unmissed.runs.beside import beside_published, check_claims
 from unmissed.runs.compare import Comparison, compare, read_results
 from unmissed.runs.contenders import read_contenders
+from unmissed.runs.evaluate import Measuring, evaluate_ranking
 
 FEW = Comparison(read_contenders(["dismec", "pw-dismec:weighting=tail", "popularity"]), n_resamples=50, n_jobs=1)
 
@@ -99,6 +101,78 @@ def test_finished_methods_are_not_trained_again_and_new_ones_join(done, here, mo
     assert asked == ["pw-dismec:weighting=surrogate"]
     assert again["methods"][0]["seconds"] == results["methods"][0]["seconds"]
     assert again["methods"][3]["figures"]
+
+
+@pytest.fixture
+def few(done, tmp_path):
+    """Return a copy of the folder of three methods, the data, and a comparison of one of them."""
+    out, paths, _ = done
+    shutil.copytree(out, tmp_path / "out")
+    for one in (tmp_path / "out" / "methods").iterdir():
+        if one.name not in {each.folder for each in FEW.contenders}:
+            shutil.rmtree(one)
+    return tmp_path / "out", paths, replace(FEW, contenders=read_contenders(["popularity"]))
+
+
+def test_methods_of_earlier_comparisons_stay_in_the_results(few, done, monkeypatch):
+    out, paths, one = few
+    monkeypatch.setattr(bouts, "watch", None)  # nothing is trained
+    found = compare(*paths, out, one)
+    keys = ["dismec", "pw-dismec:weighting=tail"]
+    assert [each["key"] for each in found["methods"]] == ["popularity", *keys]
+    assert (found["kept"], found["left_out"], found["baseline"]) == (keys, {}, "dismec")
+    before = {each["key"]: each["figures"] for each in done[2]["methods"]}
+    assert all(each["figures"] == before[each["key"]] for each in found["methods"])
+    assert read_results(out)["methods"] == found["methods"]
+    alone = compare(*paths, out, replace(one, only=True))
+    assert ([each["key"] for each in alone["methods"]], alone["kept"]) == (["popularity"], [])
+    (out / "results.json").unlink()  # as a stopped comparison leaves it
+    assert compare(*paths, out, one)["kept"] == keys
+
+
+def test_records_of_older_versions_are_known_by_the_results(few):
+    out, paths, one = few
+    for path in out.glob("methods/*/record.json"):
+        record = json.loads(path.read_text())
+        record.pop("key", None)
+        path.write_text(json.dumps(record))
+    assert compare(*paths, out, one)["kept"] == ["dismec", "pw-dismec:weighting=tail"]
+
+
+def test_earlier_methods_of_other_settings_are_left_out_and_named(few):
+    out, paths, one = few
+    (out / "methods" / "dismec" / "ranking.npz").unlink()
+    found = compare(*paths, out, replace(one, propensity=Jain(0.6, 2.6)))
+    assert [each["key"] for each in found["methods"]] == ["popularity"]
+    assert found["left_out"]["pw-dismec:weighting=tail"] == "was trained with another recipe"
+    assert found["left_out"]["dismec"].endswith("ranking.npz is gone")
+
+
+def test_scores_of_an_earlier_comparison_stay_while_their_file_does(few, tmp_path):
+    out, paths, one = few
+    np.save(tmp_path / "perfect.npy", load(paths[1]).Y.toarray())
+    compare(*paths, out, replace(one, scores={"oracle": tmp_path / "perfect.npy"}))
+    found = compare(*paths, out, one)
+    assert found["methods"][-1]["key"] == "oracle"
+    assert found["kept"][-1] == "oracle"
+    (tmp_path / "perfect.npy").unlink()
+    assert "perfect.npy is gone" in compare(*paths, out, one)["left_out"]["oracle"]
+
+
+@pytest.mark.parametrize("policy", ["keep", "drop"])
+def test_compare_and_evaluate_give_the_same_figures_where_labels_are_unseen(tmp_path, policy):
+    write_texts(tmp_path / "train.jsonl")
+    write_texts(tmp_path / "test.jsonl", n=20, seed=1, extra="new")
+    paths = (tmp_path / "train.jsonl", tmp_path / "test.jsonl")
+    one = replace(FEW, contenders=read_contenders(["popularity"]), unseen_labels=policy)
+    found = compare(*paths, tmp_path / "out", one)
+    how = Measuring(propensity=Jain(), conventions=Conventions(unseen_labels=policy), n_resamples=50)
+    ranking = tmp_path / "out" / "methods" / "popularity" / "ranking.npz"
+    other = evaluate_ranking(ranking, paths[1], paths[0], how)
+    assert found["methods"][0]["figures"] == other["figures"]
+    assert found["settings"]["conventions"] == other["conventions"]
+    assert found["settings"]["conventions"]["unseen_labels"] == policy
+    assert other["unseen"]["marks"] == found["data"]["unknown_marks"] > 0
 
 
 def test_other_data_and_other_parameters_are_refused(done, tmp_path):

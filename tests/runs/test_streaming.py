@@ -1,7 +1,9 @@
 """Texts are let go once they are read: training and prediction hold features, not texts."""
 
 import csv
+import io
 import json
+import time
 import tracemalloc
 
 import numpy as np
@@ -12,6 +14,7 @@ from unmissed.data import TextFeatures, load
 from unmissed.data.survey import survey
 from unmissed.models.popularity import Popularity
 from unmissed.runs import open_run, predict, train
+from unmissed.runs.lines import TextLines
 from unmissed.runs.prediction import predict_lines, read_rows
 
 N_TEXTS, N_BYTES = 200, 50_000  # each text a few words and one very long one, so that counting takes no time
@@ -72,6 +75,23 @@ def test_lines_of_text_are_let_go_once_they_are_ranked(name, folder, monkeypatch
         n_texts, peak = peak_of(ranked)
     assert n_texts == N_TEXTS
     assert peak < N_TEXTS * N_BYTES / 10
+
+
+class _Trickle(io.BytesIO):
+    """A stream that gives one byte at a time."""
+
+    def read1(self, size=-1):
+        return self.read(1)
+
+
+def test_standard_input_byte_by_byte_takes_time_in_proportion_to_its_bytes(monkeypatch):
+    texts = ["cod", "x" * 40_000, "net"]
+    stream = io.TextIOWrapper(_Trickle(b"\xef\xbb\xbf" + "\n".join(texts).encode()))
+    monkeypatch.setattr("sys.stdin", stream)
+    begin = time.process_time()
+    found = [text for batch in TextLines("-") for text in batch]
+    assert time.process_time() - begin < 3, "milliseconds; looking at all bytes again for each takes 20 seconds"
+    assert found == texts
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])

@@ -19,5 +19,6 @@ def main() -> None:
         return
     from unmissed.cli.letters import plain
 
+    terminal = sys.stdout.isatty()
     for line in lines:
-        sys.stdout.write(f"{plain(line)}\n")
+        sys.stdout.write(f"{plain(line, terminal=terminal)}\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, TextOptions, list_methods, with_groups
+from unmissed.cli.options import Policy, ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
 
@@ -46,6 +46,13 @@ def compare(
     ] = None,
     memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
     name: Annotated[str | None, typer.Option(help="The name of the data set; by default that of its folder.")] = None,
+    unseen_labels: Annotated[
+        Policy, typer.Option(help="True labels without a training row: they count as evaluate has it, or do not.")
+    ] = Policy.KEEP,
+    only: Annotated[
+        bool,
+        typer.Option("--only", help="Leave methods of earlier comparisons in the folder out of the page."),
+    ] = False,
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals.", min=1)] = 1000,
     seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
     jobs: Annotated[int | None, typer.Option(help="Threads per method; all cores if not given.")] = None,
@@ -54,8 +61,9 @@ def compare(
     """Train and evaluate every method on one data set, each in a process of its own, and write a page of results.
 
     The folder gets results.json, index.html with tables and figures, tables/ (Markdown, LaTeX), figures/ (PNG, SVG),
-    the runs and rankings of all methods. Started again, the same command trains only what is not finished. A method
-    that reaches a limit is named in the table; with a larger limit it goes on.
+    the runs and rankings of all methods. Started again, the same command trains only what is not finished. Methods of
+    earlier comparisons in the folder stay in the page, unless they were trained with other settings (--only leaves them
+    out). A method that reaches a limit is named in the table; with a larger limit it goes on.
 
     A data set of the paper is recognised by its name or its sizes: the printed figures then stand beside ours.
 
@@ -79,8 +87,10 @@ def compare(
         limits=read_limits(time_limit, memory_limit),
         n_jobs=jobs,
         name=name,
+        unseen_labels=unseen_labels.value,
+        only=only,
     )
-    from unmissed.reports.compare import figures_table, write_report
+    from unmissed.reports.compare import earlier_lines, figures_table, settings_lines, write_report
 
     with show.stoppable(lambda: _kept(out)):
         results = compare_methods(
@@ -100,6 +110,8 @@ def compare(
     for one in results["methods"]:
         if one["state"] != "finished":
             show.say(f"{one['title']}: {one['state']}: {one['reason']}", err=True)
+    for line in [*settings_lines(results), *earlier_lines(results)]:
+        show.say(line)
     show.say(f"The page with all tables and figures: {out / 'index.html'}")
 
 

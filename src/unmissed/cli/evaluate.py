@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, with_groups
+from unmissed.cli.options import Policy, ReadingOptions, with_groups
 from unmissed.errors import InputError
 
 
@@ -19,13 +19,6 @@ class Variant(StrEnum):
     ROW_RATIOS = "row-ratios"
     FASTXML = "fastxml"
     RAW = "raw"
-
-
-class Policy(StrEnum):
-    """Whether something counts."""
-
-    KEEP = "keep"
-    DROP = "drop"
 
 
 class Sides(StrEnum):
@@ -40,6 +33,14 @@ class Averaged(StrEnum):
 
     TRUE = "true"
     ALL = "all"
+
+
+class MissingRows(StrEnum):
+    """What becomes of rows of the truth that a ranking does not have."""
+
+    REFUSE = "refuse"
+    MISS = "miss"
+    SKIP = "skip"
 
 
 @with_groups
@@ -69,6 +70,13 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
     variant: Annotated[Variant, typer.Option(help="How PSP and PSnDCG are normalised.")] = Variant.PYXCLIB,
     rerank: Annotated[bool, typer.Option("--rerank", help="PSP on the PW-DiSMEC authors' re-ranked list.")] = False,
+    missing_rows: Annotated[
+        MissingRows,
+        typer.Option(
+            help="Rows of the truth that RANKING does not have: refuse it, count them as rows without a suggestion "
+            "(miss), or leave them out (skip)."
+        ),
+    ] = MissingRows.REFUSE,
     empty_rows: Annotated[Policy, typer.Option(help="Rows without a true label.")] = Policy.KEEP,
     unseen_labels: Annotated[Policy, typer.Option(help="True labels without a training positive.")] = Policy.KEEP,
     pairs: Annotated[
@@ -97,7 +105,8 @@ def evaluate(
     if against is not None and not bootstrap:
         raise InputError("--against compares by resampling; --bootstrap must be above 0")
     conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
-    measuring = Measuring(_cut_offs(k), parse(propensity), conventions, pairs, bootstrap, level, seed)
+    model = parse(propensity)
+    measuring = Measuring(_cut_offs(k), model, conventions, pairs, bootstrap, level, seed, missing_rows.value)
     with show.progress_bar("evaluating") as progress:
         result = evaluate_ranking(
             ranking,

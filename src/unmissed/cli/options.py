@@ -7,6 +7,7 @@ the options of that group: each is defined once, here.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,13 @@ TERMS = "From text to features"
 _FLAGS = {"smooth": "--smooth-idf"}  # options whose names are not those of TextFeatures
 
 Jobs = Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")]
+
+
+class Policy(StrEnum):
+    """Whether something counts."""
+
+    KEEP = "keep"
+    DROP = "drop"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """`unmissed predict`: the best labels of each row."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,13 +32,27 @@ def predict(
     ] = None,
     text: Annotated[str | None, typer.Option("--text", help="Rank this one text.")] = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many labels to give per row.", min=1)] = 5,
-    threshold: Annotated[float | None, typer.Option(help="Leave out labels with a lower score.")] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave out labels with a lower score. Scores are no probabilities (of linear methods, margins): "
+            "choose the threshold on rows with known labels."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "-o", help="The file to write: .npz, .tsv, .csv or .jsonl; without a suffix, .npz and .tsv."
         ),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Write names as they are. By default, names in .csv and .tsv files that a spreadsheet would run as a "
+            "formula begin with an apostrophe.",
+        ),
+    ] = False,
     jobs: Jobs = None,
     cluster: Annotated[
         str | None, typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store, with --out.")
@@ -80,7 +95,7 @@ def predict(
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
             if isinstance(rows, TextLines) and not json and (out is None or out.suffix.lower() in WRITERS):
-                _answer_lines(opened, predict_lines(opened, rows, top, threshold), out)
+                _answer_lines(opened, predict_lines(opened, rows, top, threshold), out, raw)
                 return
             ranking = predict_rows(opened, rows, top, progress=progress)
         else:
@@ -89,13 +104,13 @@ def predict(
             ranking = predict_parts(opened, data, top, out, executor=executor, progress=progress)
         ranking = cut(ranking, threshold).of_rows(ids or None)
     if out is not None:
-        written = write_ranking(opened, ranking, out, ids=ids or None)
+        written = write_ranking(opened, ranking, out, ids=ids or None, raw=raw)
+        size = _Size()
+        size.add(ranking)
         if json:
-            show.print_json(
-                {"n_samples": ranking.n_samples, "k": ranking.k, **{one.suffix[1:]: str(one) for one in written}}
-            )
+            show.print_json({**size.to_json(), **{one.suffix[1:]: str(one) for one in written}})
         else:
-            _tell(ranking.n_samples, ranking.k, written)
+            size.tell(written)
     elif json:
         show.print_json(
             [
@@ -108,7 +123,7 @@ def predict(
             show.say(line)
 
 
-def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None) -> None:
+def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw: bool) -> None:
     """Print or write what was ranked batch by batch; what is printed appears before all is read."""
     from unmissed.runs.answers import table_lines
     from unmissed.runs.prediction import write_ranking
@@ -117,15 +132,15 @@ def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None) -> N
         for line in table_lines(run, parts):
             show.say(line)
         return
-    sizes = []
+    written_size = _Size()
 
-    def noted() -> "Iterator[Ranking]":
+    def counted() -> "Iterator[Ranking]":
         for part in parts:
-            sizes.append((part.n_samples, part.k))
+            written_size.add(part)
             yield part
 
-    written = write_ranking(run, noted(), out)
-    _tell(sum(n for n, _ in sizes), max((k for _, k in sizes), default=0), written)
+    written = write_ranking(run, counted(), out, raw=raw)
+    written_size.tell(written)
 
 
 def _kept(files: "list[Path]", in_parts: bool) -> str:
@@ -135,6 +150,40 @@ def _kept(files: "list[Path]", in_parts: bool) -> str:
     return show.not_written(*files) if files else show.AGAIN
 
 
-def _tell(n_samples: int, k: int, written: "list[Path]") -> None:
-    each = f"{k} label{'' if k == 1 else 's'} each"
-    show.say(f"{n_samples:,} row{'' if n_samples == 1 else 's'}, {each}: {' and '.join(map(str, written))}")
+@dataclass
+class _Size:
+    """How many rows and labels were written: all k of each row, or fewer if a threshold left some out."""
+
+    n_samples: int = 0
+    k: int = 0
+    n_labels: int = 0
+    n_empty: int = 0
+
+    def add(self, part: "Ranking") -> None:
+        """Count the rows and labels of a ranking."""
+        listed = (part.labels >= 0).sum(axis=1)
+        self.n_samples += part.n_samples
+        self.k = max(self.k, part.k)
+        self.n_labels += int(listed.sum())
+        self.n_empty += int((listed == 0).sum())
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts by the names that JSON output has."""
+        return {
+            "n_samples": self.n_samples,
+            "k": self.k,
+            "n_suggestions": self.n_labels,
+            "n_rows_without_suggestion": self.n_empty,
+        }
+
+    def tell(self, written: "list[Path]") -> None:
+        """Say what the files hold."""
+        each = f"{_counted(self.k, 'label')} each"
+        if self.n_labels < self.n_samples * self.k:
+            without = f"; {_counted(self.n_empty, 'row')} without any" if self.n_empty else ""
+            each = f"{_counted(self.n_labels, 'label')}, at most {self.k} each{without}"
+        show.say(f"{_counted(self.n_samples, 'row')}, {each}: {' and '.join(map(str, written))}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -20,7 +20,8 @@ PAUSE = 30.0  # seconds between the lines that stand in for a bar where there is
 
 def say(text: object, *, err: bool = False) -> None:
     """Print a line in which names from outside may stand."""
-    typer.echo(plain(text), err=err)
+    stream = sys.stderr if err else sys.stdout
+    typer.echo(plain(text, terminal=stream.isatty()), err=err)
 
 
 def print_json(value: Any) -> None:
@@ -35,12 +36,16 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(plain(title)), title_justify="left")
-    for place, column in enumerate(columns):
-        table.add_column(Text(plain(column)), justify="left" if place == 0 else "right", no_wrap=place > 0)
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))  # not markup: a label may be called [red] or :smile:
     console = Console()
+
+    def cell(text: str) -> Text:  # not markup: a label may be called [red] or :smile:
+        return Text(plain(text, terminal=console.is_terminal))
+
+    table = Table(title=cell(title), title_justify="left")
+    for place, column in enumerate(columns):
+        table.add_column(cell(column), justify="left" if place == 0 else "right", no_wrap=place > 0)
+    for row in rows:
+        table.add_row(*map(cell, row))
     if not console.is_terminal:  # a pipe has no width: let no column be cut
         console.width = 240
     console.print(table)

@@ -12,7 +12,7 @@ from unmissed.reports.compare_figures import CAPTIONS, TITLES, all_figures
 from unmissed.reports.compare_tables import Results, all_tables, measured, names_at
 from unmissed.reports.drawing import as_svg, save
 from unmissed.reports.grids import to_latex, to_markdown
-from unmissed.reports.metrics_tables import Table
+from unmissed.reports.metrics_tables import Table, say_conventions, say_propensity
 from unmissed.reports.pages import render
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def render_page(results: Results, figures: Mapping[str, Figure] | None = None) -
         for name, figure in (figures or all_figures(results)).items()
     }
     tables = all_tables(results)
-    said = {"lead": _lead(results), "notes": _notes(results)}
+    said = {"lead": [*_lead(results), *earlier_lines(results)], "notes": _notes(results)}
+    said["settings"] = settings_lines(results)
     return render("compare.html", results=results, tables=tables, figures=pictures, **said)
 
 
@@ -65,6 +66,25 @@ def figures_table(results: Results) -> Table:
     data = results["data"]
     title = f"{data['name']}: {data['n_train']:,} training rows, {data['n_labels']:,} labels; percent"
     return Table(title, ["method", *names, "training, s", "MiB"], rows)
+
+
+def settings_lines(results: Results) -> list[str]:
+    """Return what the figures follow: the propensity model and the conventions, as `evaluate` names them."""
+    settings = results["settings"]
+    lines = [f"Propensities: {say_propensity(settings['propensity'])}."]
+    if "conventions" in settings:
+        lines.append(f"Conventions: {say_conventions(settings['conventions'])}.")
+    return lines
+
+
+def earlier_lines(results: Results) -> list[str]:
+    """Say which methods were compared earlier in the same folder, and which of them are left out."""
+    titles = {one["key"]: one["title"] for one in results["methods"]}
+    lines = []
+    if results.get("kept"):
+        lines.append(f"From earlier comparisons in this folder: {', '.join(titles[key] for key in results['kept'])}.")
+    lines += [f"Left out: {key} ({reason})." for key, reason in results.get("left_out", {}).items()]
+    return lines
 
 
 def _lead(results: Results) -> list[str]:

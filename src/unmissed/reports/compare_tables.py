@@ -153,21 +153,32 @@ def data_table(results: Results) -> Grid:
         )
         notes.append(f"Recognised by its {data['recognised']['by']}.")
     if data["unknown_marks"]:
-        notes.append(f"{data['unknown_marks']:,} test marks of labels that training does not have were left out.")
+        fate = "count, and no method can find them" if data.get("unknown_policy") == "keep" else "were left out"
+        notes.append(f"{data['unknown_marks']:,} test marks of labels that training does not have {fate}.")
     return Grid("data", "The data set", columns, rows, notes)
 
 
 def decile_table(results: Results) -> Grid | None:
     """Return the recall of labels by their frequency in training, at the deepest cut-off, rarest to the left."""
     depth = results["settings"]["k"][-1]
-    rows, columns = [], ["method"]
+    rows, columns, groups = [], ["method"], []
     for one in measured(results):
         groups = [group for group in one["deciles"] if group["k"] == depth and group["true"]]
         columns = ["method", *map(span, groups)]
         rows.append([_method(one), *(number(_scaled(group["recall"], 0.01), "{:.1f}") for group in groups)])
     title = f"Recall@{depth} by how many training rows a label has, percent"
-    notes = ["Each group holds about a tenth of the labels seen in training."]
-    return Grid("deciles", title, columns, rows, notes) if rows else None
+    return Grid("deciles", title, columns, rows, [_say_groups(groups)]) if rows else None
+
+
+def _say_groups(groups: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many groups of labels there are, and how large each is."""
+    seen = [group for group in groups if group["decile"]]
+    shares = ", ".join(f"{100 * (group['end'] - group['begin']):.0f}" for group in seen)
+    text = (
+        f"{len(seen)} group{'' if len(seen) == 1 else 's'} of labels by training count, with {shares} % of the labels "
+    )
+    text += "seen in training. Labels of equal count stay together."
+    return text if len(seen) == len(groups) else f"{text} None: labels without a training row."
 
 
 def span(group: Mapping[str, Any]) -> str:

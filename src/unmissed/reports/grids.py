@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, NamedTuple
 
 NEAR = "≈"
@@ -48,12 +50,13 @@ def number(value: float | None, form: str = "{:.2f}", **marks: Any) -> Cell:
 
 
 def to_markdown(grid: Grid) -> str:
-    """Return a pipe table under its title; the best is bold."""
-    lines = [f"**{grid.title}**", "", _piped(grid.columns), "|---|" + "---:|" * (len(grid.columns) - 1)]
+    """Return a pipe table under its title; the best is bold. Names from outside are shown as text, not as HTML."""
+    columns = map(escape_markdown, grid.columns)
+    lines = [f"**{escape_markdown(grid.title)}**", "", _piped(columns), "|---|" + "---:|" * (len(grid.columns) - 1)]
     for row in grid.rows:
-        shown = [one.text.replace("|", r"\|") + (f" {NEAR}" if one.near else "") for one in row]
+        shown = [escape_markdown(one.text) + (f" {NEAR}" if one.near else "") for one in row]
         lines.append(_piped([f"**{text}**" if one.best else text for text, one in zip(shown, row, strict=True)]))
-    return "\n".join([*lines, "", *grid.notes, ""])
+    return "\n".join([*lines, "", *map(escape_markdown, grid.notes), ""])
 
 
 def to_latex(grid: Grid) -> str:
@@ -75,10 +78,15 @@ def to_latex(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
+def escape_markdown(text: str) -> str:
+    """Return text that stays in its cell of a Markdown table and holds no HTML."""
+    return " ".join(escape(text, quote=False).replace("|", r"\|").splitlines())
+
+
 def escape_latex(text: str) -> str:
     """Return text that LaTeX prints as it is."""
     return re.sub(r"[&%#_${}~\\^±≈–−]", lambda found: _TEX[found.group()], text)
 
 
-def _piped(cells: list[str]) -> str:
+def _piped(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"

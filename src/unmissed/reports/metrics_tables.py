@@ -58,12 +58,10 @@ def differences_table(result: Mapping[str, Any]) -> Table:
 
 def notes(result: Mapping[str, Any]) -> list[str]:
     """Return what a reader of the tables has to know: conventions, where propensities come from, support, warnings."""
-    propensity = result["propensity"]
-    model = propensity["model"] + "".join(f" {name}={value:g}" for name, value in propensity.items() if name != "model")
-    chosen = ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in result["conventions"].items())
     lines = [
-        f"Propensities: {model}; inverse propensities from the {result['inverse_propensities_from']}.",
-        f"Conventions: {chosen}.",
+        f"Propensities: {say_propensity(result['propensity'])}; inverse propensities from the "
+        f"{result['inverse_propensities_from']}.",
+        f"Conventions: {say_conventions(result['conventions'])}.",
     ]
     unseen = result["unseen"]
     if unseen and unseen["policy"] == "keep" and unseen["marks"]:
@@ -81,6 +79,16 @@ def notes(result: Mapping[str, Any]) -> list[str]:
                 f"labels that make half of it: {rests['labels_of_half']:,}."
             )
     return lines + [f"Warning: {warning}." for warning in result["warnings"]]
+
+
+def say_propensity(model: Mapping[str, Any]) -> str:
+    """Return the name and the parameters of a propensity model."""
+    return str(model["model"]) + "".join(f" {name}={value:g}" for name, value in model.items() if name != "model")
+
+
+def say_conventions(conventions: Mapping[str, Any]) -> str:
+    """Return the choices behind the metrics by name."""
+    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in conventions.items())
 
 
 def _apart(first: str, second: str) -> tuple[str, str]:

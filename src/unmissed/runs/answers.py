@@ -5,34 +5,41 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unmissed.ranking import Ranking
+from unmissed.runs.cells import guard, one_line
 
 if TYPE_CHECKING:
     from unmissed.runs.run import Run
 
-BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")  # what would end a field or a line
 Ranked = Ranking | Iterable[Ranking]
 """A ranking, or its parts one after the other."""
 
 
-def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
-    """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score."""
-    for fields in _fields(run, ranking, ids):
-        yield "\t".join(str(field).translate(BREAKS) for field in fields)
+def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, guarded: bool = False) -> Iterator[str]:
+    """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score.
+
+    With `guarded`, ids and names that a spreadsheet would run as formulas begin with an apostrophe.
+    """
+
+    def cell(text: str) -> str:
+        return guard(one_line(text)) if guarded else one_line(text)
+
+    for fields in _fields(run, ranking, ids, cell):
+        yield "\t".join(map(str, fields))
 
 
-def comma_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
+def comma_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, guarded: bool = False) -> Iterator[str]:
     """Give the same table with commas between, quoted where a field needs it."""
-    for fields in _fields(run, ranking, ids):
+    for fields in _fields(run, ranking, ids, guard if guarded else str):
         line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(fields)
-        yield line.getvalue()
+        csv.writer(line).writerow(fields)  # quotes line breaks only if they are in its own line end
+        yield line.getvalue().removesuffix("\r\n")
 
 
 def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
@@ -43,7 +50,17 @@ def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> I
         yield json.dumps({**name, "labels": listed}, ensure_ascii=False)
 
 
-WRITERS = {".tsv": table_lines, ".csv": comma_lines, ".jsonl": json_lines}
+WRITERS = (".tsv", ".csv", ".jsonl")
+"""The suffixes of what is written for people."""
+
+
+def file_lines(
+    suffix: str, run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, raw: bool = False
+) -> Iterator[str]:
+    """Give the lines of a file by its suffix; cells of tables are guarded unless `raw` is set."""
+    if suffix == ".jsonl":
+        return json_lines(run, ranking, ids)
+    return (table_lines if suffix == ".tsv" else comma_lines)(run, ranking, ids, guarded=not raw)
 
 
 def label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
@@ -67,13 +84,16 @@ def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float]]]:
         yield from zip(part.labels.tolist(), part.scores.tolist(), strict=True)
 
 
-def _fields(run: Run, ranking: Ranked, ids: Sequence[str] | None) -> Iterator[list[Any]]:
+def _fields(
+    run: Run, ranking: Ranked, ids: Sequence[str] | None, cell: Callable[[str], str]
+) -> Iterator[list[str | int]]:
+    """Give the fields of each line, texts as `cell` makes them; numbers stay numbers."""
     names, titles = run.label_names, run.label_titles
     yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
     for row, (labels, scores) in enumerate(_rows(ranking)):
         for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
             if label < 0:
                 break
-            title = [titles[label]] if titles else []
-            name = names[label] if names else str(label)
-            yield [row if ids is None else ids[row], rank, name, *title, f"{score:.6g}"]
+            title = [cell(titles[label])] if titles else []
+            name = cell(names[label]) if names else str(label)
+            yield [row if ids is None else cell(ids[row]), rank, name, *title, f"{score:.6g}"]

@@ -105,7 +105,7 @@ def settle(bout: Bout, wanted: dict[str, Any], limits: Limits, stage: Stage) -> 
     stage : where progress is shown
     """
     bout.folder.mkdir(parents=True, exist_ok=True)
-    record = _begun(bout.folder / RECORD, wanted)
+    record = _begun(bout.folder / RECORD, wanted) | {"key": bout.contender.key}
     if record["state"] == "finished" and (bout.folder / RANKING).is_file():
         return record
     if _still_stopped(record, limits):

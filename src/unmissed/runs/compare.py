@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from unmissed.archive import read_json, write_json
-from unmissed.data import Columns, Dataset, TextFeatures, catalog, load, open_store, write_store
+from unmissed.data import Columns, Dataset, TextFeatures, catalog, load, load_labels, open_store, write_store
 from unmissed.data.catalog import Recognised
 from unmissed.data.statistics import describe_labels
 from unmissed.errors import InputError
 from unmissed.execution import Limits
 from unmissed.metrics import Conventions, Evaluation
-from unmissed.metrics.conventions import RERANK_DEPTH
+from unmissed.metrics.conventions import RERANK_DEPTH, Policy
 from unmissed.propensity import Jain, Propensity, default_propensity, describe
 from unmissed.runs.beside import beside_published, check_claims
 from unmissed.runs.bouts import RANKING, Bout, Stage, no_stage, settle, write_warm_rows
-from unmissed.runs.contenders import Contender, read_contenders
+from unmissed.runs.contenders import Contender, folder_name, read_contenders
+from unmissed.runs.earlier import Earlier, find_earlier
 from unmissed.runs.evaluate import Judge, Measuring
 from unmissed.runs.folder import versions
 
@@ -48,6 +50,8 @@ class Comparison:
     limits : of one method
     n_jobs : threads of one method
     name : of the data set; by default the name of the training set's folder
+    unseen_labels : whether true labels without a training row count, as `evaluate` has it: "keep" or "drop"
+    only : leave out the methods and scores of earlier comparisons in the folder, which stay in the page by default
     """
 
     contenders: Sequence[Contender] = field(default_factory=read_contenders)
@@ -61,6 +65,8 @@ class Comparison:
     limits: Limits = field(default_factory=Limits)
     n_jobs: int | None = None
     name: str | None = None
+    unseen_labels: Policy = "keep"
+    only: bool = False
 
 
 class Prepared(NamedTuple):
@@ -90,7 +96,8 @@ def compare(
     Parameters
     ----------
     train, test : data sets in any form that `unmissed.data.load` reads; all contenders see the same features
-    out : the folder; finished methods in it are not trained again, an interrupted one goes on where it stopped
+    out : the folder; finished methods in it are not trained again, an interrupted one goes on where it stopped. Methods
+        of earlier comparisons in it are part of the results, too, unless they were trained with other settings
     comparison : Comparison
     text : how texts become features
     columns : where tables keep texts and labels
@@ -105,23 +112,52 @@ def compare(
     with stage("reading") as progress:
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
         data = prepare(train, test, folder / "data", how.name, text, reading)
+        truth = keep_truth(test, data, reading)
     how = replace(how, propensity=how.propensity or _usual(data.recognised))
-    assert how.propensity is not None  # it has just been set
     write_warm_rows(data.train, data.folder / "warm")
-    depth = max(*how.k, RERANK_DEPTH)
-    entries = []
-    for contender in how.contenders:
-        bout = Bout(contender, how.propensity, data.folder, folder / "methods" / contender.folder, depth, how.n_jobs)
-        wanted = {
-            "recipe": bout.recipe(None if data.train.text is None else data.train.text.options),
-            "data": [data.train.digest, data.test.digest],
-            "depth": depth,
-        }
-        entries.append(_entry(contender, settle(bout, wanted, how.limits, stage)))
+    trials = _Trials(data, how, folder)
+    entries = [_entry(one, settle(trials.bout(one), trials.wanted(one), how.limits, stage)) for one in how.contenders]
+    earlier = Earlier([], {}, {})
+    if not how.only:
+        known = read_results(folder) if (folder / RESULTS).is_file() else {}
+        taken = {*(one[name] for one in entries for name in ("key", "title")), *how.scores}
+        earlier = find_earlier(folder, known, taken, trials.wanted)
+    entries += [_entry(*one) for one in earlier.methods]
     with stage("measuring"):
-        results = _results(entries, data, how, folder, _files(how, folder, entries))
+        files = _files({**earlier.scores, **how.scores}, folder, entries)
+        results = _results(entries, data, how, truth, files)
+    results["kept"] = [*(one.key for one, _ in earlier.methods), *earlier.scores]
+    results["left_out"] = earlier.left_out
     write_json(folder / RESULTS, results)
     return results
+
+
+class _Trials(NamedTuple):
+    """How each method of a comparison is trained."""
+
+    data: Prepared
+    how: Comparison
+    folder: Path
+
+    @property
+    def depth(self) -> int:
+        """How many labels are ranked for each row."""
+        return max(*self.how.k, RERANK_DEPTH)
+
+    def bout(self, contender: Contender) -> Bout:
+        """Return what a method's process does."""
+        assert self.how.propensity is not None  # compare has set it
+        place = self.folder / "methods" / contender.folder
+        return Bout(contender, self.how.propensity, self.data.folder, place, self.depth, self.how.n_jobs)
+
+    def wanted(self, contender: Contender) -> dict[str, Any]:
+        """Return what decides a method's ranking: its recipe, the data and the depth."""
+        text = self.data.train.text
+        return {
+            "recipe": self.bout(contender).recipe(None if text is None else text.options),
+            "data": [self.data.train.digest, self.data.test.digest],
+            "depth": self.depth,
+        }
 
 
 def read_results(path: PathLike) -> dict[str, Any]:
@@ -166,6 +202,23 @@ def prepare(
     return Prepared(rows, asked, folder, called, recognised)
 
 
+def keep_truth(test: PathLike, data: Prepared, reading: Mapping[str, Any]) -> Path:
+    """Return the store that has all labels of the test rows, written if it is not there.
+
+    The store of the test rows has the labels of the training set. Labels that training does not have are kept apart, as
+    `evaluate` keeps them; whether they count is for the conventions to say.
+    """
+    path = data.folder / "truth"
+    if not data.test.n_unknown_labels:
+        return data.folder / "test"
+    if not path.exists():
+        known, n_labels = data.train.label_names, data.train.n_labels
+        Y, names, n_left_out = load_labels(test, like_names=known, n_labels=n_labels, keep_unknown=True, **reading)
+        no_features = sparse.csr_matrix((Y.shape[0], 1), dtype=np.float32)
+        write_store(Dataset(no_features, Y, label_names=names, n_unknown_labels=n_left_out), path)
+    return path
+
+
 def _fingerprint(path: PathLike) -> list[Any]:
     """Return path, size and time of the files behind a path; of a store those of its manifest."""
     found = []
@@ -204,27 +257,32 @@ def _entry(contender: Contender, record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _files(how: Comparison, folder: Path, entries: list[dict[str, Any]]) -> dict[str, Path]:
+def _files(scores: Mapping[str, PathLike], folder: Path, entries: list[dict[str, Any]]) -> dict[str, Path]:
     """Return the ranking of every finished method and the files of other systems; the latter get an entry each."""
-    folders = {one.key: folder / "methods" / one.folder for one in how.contenders}
-    found = {one["key"]: folders[one["key"]] / RANKING for one in entries if one["state"] == "finished"}
-    for name, path in how.scores.items():
+    found = {
+        one["key"]: folder / "methods" / folder_name(one["key"]) / RANKING
+        for one in entries
+        if one["state"] == "finished"
+    }
+    for name, path in scores.items():
         if any(name in (one["key"], one["title"]) for one in entries):
             raise InputError(f"--scores {name}: a method has this name; choose another")
-        entries.append({"key": name, "title": name, "family": "given scores", "state": "finished", "source": str(path)})
+        source = str(Path(path).absolute())
+        entries.append({"key": name, "title": name, "family": "given scores", "state": "finished", "source": source})
         found[name] = Path(path)
     return found
 
 
 def _results(
-    entries: list[dict[str, Any]], data: Prepared, how: Comparison, folder: Path, files: Mapping[str, Path]
+    entries: list[dict[str, Any]], data: Prepared, how: Comparison, truth: Path, files: Mapping[str, Path]
 ) -> dict[str, Any]:
     """Measure all rankings plainly and as the authors do, and set them beside each other and beside the paper."""
-    stores = (data.folder / "test", data.folder / "train")
+    stores = (truth, data.folder / "train")
     assert how.propensity is not None  # compare has set it
-    plainly = Measuring(how.k, how.propensity, Conventions(), None, how.n_resamples, how.level, how.seed)
+    conventions = Conventions(unseen_labels=how.unseen_labels)
+    plainly = Measuring(how.k, how.propensity, conventions, None, how.n_resamples, how.level, how.seed)
     judge = Judge(*stores, plainly)
-    again = Judge(*stores, replace(plainly, conventions=Conventions(rerank=True)))
+    again = Judge(*stores, replace(plainly, conventions=replace(conventions, rerank=True)))
     found = {key: judge.measure(path) for key, path in files.items()}
     baseline = how.baseline if how.baseline in found else next(iter(found), None)
     best, against_best = _best(judge, found)
@@ -249,7 +307,7 @@ def _results(
             "n_jobs": how.n_jobs,
         },
         "made_with": {**versions(), "machine": platform.machine(), "cores": os.cpu_count()},
-        "data": _describe_data(data, how.propensity),
+        "data": {**_describe_data(data, how.propensity), "unknown_policy": how.unseen_labels},
         "baseline": baseline,
         "best": best,
         "methods": entries,

@@ -32,7 +32,7 @@ class Contender:
     @property
     def folder(self) -> str:
         """The key as the name of a folder."""
-        return re.sub(r"[^A-Za-z0-9.=-]", "_", self.key)
+        return folder_name(self.key)
 
     @property
     def title(self) -> str:
@@ -54,6 +54,11 @@ class Contender:
             elif one.name == "n_jobs":
                 params.setdefault("n_jobs", n_jobs)
         return make_model(self.method, params)
+
+
+def folder_name(key: str) -> str:
+    """Return the name of the folder that keeps a method, by its key."""
+    return re.sub(r"[^A-Za-z0-9.=-]", "_", key)
 
 
 def read_contenders(words: Iterable[str] = ()) -> list[Contender]:

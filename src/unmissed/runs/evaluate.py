@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,21 @@ from unmissed.progress import Progress, silent
 from unmissed.propensity import Constant, FromTable, Propensity, default_propensity, describe
 from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
-from unmissed.runs.scores import Wanted, read_ranking
+from unmissed.runs.scores import read_ranking
+from unmissed.runs.tables import NO_ROWS, SHOWN, RankedRows, Wanted, listed
 
+MissingRows = Literal["refuse", "miss", "skip"]
 PART = 1 << 18  # rows measured at a time
 PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """How a ranking is measured: cut-offs, propensity model, conventions, filtered pairs and the bootstrap."""
+    """How a ranking is measured: cut-offs, propensity model, conventions, filtered pairs and the bootstrap.
+
+    `missing_rows` says what becomes of rows of the truth that the file of a ranking does not have: the ranking is
+    refused ("refuse"), they count as rows without any suggestion ("miss"), or they are left out ("skip").
+    """
 
     k: Sequence[int] = (1, 3, 5)
     propensity: Propensity = field(default_factory=default_propensity)
@@ -40,6 +46,11 @@ class Measuring:
     n_resamples: int = 1000
     level: float = 0.95
     seed: int = 0
+    missing_rows: MissingRows = "refuse"
+
+    def __post_init__(self) -> None:
+        if self.missing_rows not in get_args(MissingRows):
+            raise InputError(f"unknown missing_rows {self.missing_rows!r}; known: {', '.join(get_args(MissingRows))}")
 
 
 def evaluate_ranking(
@@ -59,7 +70,8 @@ def evaluate_ranking(
     Parameters
     ----------
     ranking, against : files in any form that `unmissed.runs.scores.read_ranking` reads
-        With `against`, the result also holds the paired differences to that second ranking.
+        With `against`, the result also holds the paired differences to that second ranking; rows that either of them
+        skips are left out of both.
     truth, train : data sets in any form that `unmissed.data.load_labels` reads; for `train` also a run's folder
         Labels of the truth are matched to those of the training set by name where they have names. A table of
         propensities, or one for all labels, needs no training set; results by decile then are left out.
@@ -68,16 +80,24 @@ def evaluate_ranking(
     header, one_based : for XMC text, data and scores alike
     """
     judge = Judge(truth, train, measuring, columns=columns, header=header, one_based=one_based, progress=progress)
-    found = judge.measure(ranking)
+    files = [ranking] if against is None else [ranking, against]
+    rankings = [judge.read(file) for file in files]
+    missing = np.unique(np.concatenate([one.missing for one in rankings]))
+    found = [judge.measure_rows(one.ranking, missing) for one in rankings]
     result = {
         "ranking": str(ranking),
         "truth": str(truth),
         "train": None if train is None else str(train),
-        **judge.summarise(found),
+        **judge.summarise(found[0]),
     }
+    result["missing_rows"] = {
+        "policy": judge.measuring.missing_rows,
+        **dict(zip(("rows", "against"), (int(one.missing.size) for one in rankings), strict=False)),
+    }
+    result["warnings"] += judge.say_missing(files, rankings)
     if against is not None:
         result["against"] = str(against)
-        result["differences"] = judge.difference(found, judge.measure(against))
+        result["differences"] = judge.difference(*found)
     return result
 
 
@@ -100,17 +120,62 @@ class Judge:
         self._progress = progress
         self._source, self._truth = str(truth if train is None else train), truth
         self._known = _read_truth(truth, train, self.measuring, {**self._reading, "columns": columns})
-        self._ids = partial(_row_ids, truth, Reading(columns or Columns(), header))
+        self._ids = cache(partial(_row_ids, truth, Reading(columns or Columns(), header)))
         self._pairs = None if self.measuring.filtered is None else read_pairs(self.measuring.filtered)
 
-    def measure(self, ranking: PathLike) -> Evaluation:
-        """Read a ranking or a file of scores, and measure it."""
+    def read(self, file: PathLike) -> RankedRows:
+        """Read a ranking or a file of scores; one without all rows of the truth is refused, unless told otherwise."""
         wanted = self._known.wanted._replace(ids=self._ids)
-        one = read_ranking(ranking, wanted, _depth(self.measuring, self._pairs), **self._reading)
-        one.check_names(self._known.wanted.names, self._source)
-        if one.rows_digest is not None:
-            one.check_rows(self._ids(), str(self._truth))
-        return _measure(one, self._known, self._pairs, self.measuring)
+        found = read_ranking(file, wanted, _depth(self.measuring, self._pairs), **self._reading)
+        found.ranking.check_names(self._known.wanted.names, self._source)
+        if found.ranking.rows_digest is not None:
+            found.ranking.check_rows(self._ids(), str(self._truth))
+        if found.missing.size and self.measuring.missing_rows == "refuse":
+            raise InputError(
+                f"{file}: {self._count_missing(found.missing)}; evaluate --missing-rows miss counts them as rows "
+                "without a suggestion (predict --threshold leaves such rows out of a table), skip leaves them out"
+            )
+        return found
+
+    def measure(self, file: PathLike) -> Evaluation:
+        """Read a ranking or a file of scores, and measure it."""
+        found = self.read(file)
+        return self.measure_rows(found.ranking, found.missing)
+
+    def measure_rows(self, ranking: Ranking, missing: npt.NDArray[np.int64] = NO_ROWS) -> Evaluation:
+        """Measure a ranking of the truth's rows; those that are missing count, or are left out."""
+        known, pairs = self._known, self._pairs
+        if missing.size and self.measuring.missing_rows == "skip":
+            kept = np.delete(np.arange(known.Y.shape[0]), missing)
+            ranking = replace(ranking, labels=ranking.labels[kept], scores=ranking.scores[kept])
+            if pairs is not None:
+                pairs = pairs[~np.isin(pairs[:, 0], missing)]
+                pairs = np.column_stack([np.searchsorted(kept, pairs[:, 0]), pairs[:, 1]])
+            if not kept.size:
+                raise InputError(f"{self._truth}: the ranking has none of its {missing.size:,} rows; nothing is left")
+            known = known._replace(Y=known.Y[kept])
+        return _measure(ranking, known, pairs, self.measuring)
+
+    def say_missing(self, files: Sequence[PathLike], rankings: Sequence[RankedRows]) -> list[str]:
+        """Say of each file how many rows of the truth it does not have, and what was done with them."""
+        policy = self.measuring.missing_rows
+        done = "are left out" if policy == "skip" else "count as rows without a suggestion"
+        sentences = [
+            f"{file}: {self._count_missing(one.missing)}; they {done}"
+            for file, one in zip(files, rankings, strict=True)
+            if one.missing.size
+        ]
+        if policy == "skip" and len(files) > 1 and sentences:
+            sentences.append("figures and differences are those of the rows that both rankings have")
+        return sentences
+
+    def _count_missing(self, missing: npt.NDArray[np.int64]) -> str:
+        ids = self._ids()
+        names = [str(row) if ids is None else repr(ids[row]) for row in missing[: SHOWN + 1].tolist()]
+        return (
+            f"{missing.size:,} of the {self._known.Y.shape[0]:,} rows of the truth are missing, first "
+            f"{'row' if ids is None else 'id'} {listed(names)}"
+        )
 
     def summarise(self, found: Evaluation) -> dict[str, Any]:
         """Return figures, intervals, deciles and warnings as a value that JSON can hold."""

@@ -62,17 +62,16 @@ def _blocks(path: str | os.PathLike[str], progress: Progress) -> Iterator[bytes]
 def _arriving() -> Iterator[bytes]:
     """Give whole lines of standard input as soon as they are there, without the last line's end."""
     stream: Any = sys.stdin.buffer
-    kept: list[bytes] = []  # of one unfinished line
-    first = True
+    kept = bytearray()  # of one unfinished line; each byte is looked at once, however few come at a time
+    mark = _BOM
     while chunk := stream.read1(_CHUNK):
-        if first:
-            chunk, first = chunk.removeprefix(_BOM), False
         whole, newline, rest = chunk.rpartition(b"\n")
         if newline:
-            yield b"".join([*kept, whole])
-            kept = []
-        kept.append(rest)
-        if sum(map(len, kept)) > LONGEST:
+            kept += whole
+            yield bytes(kept).removeprefix(mark)
+            kept, mark = bytearray(), b""
+        kept += rest
+        if len(kept) > LONGEST:
             raise InputError(f"standard input: a line of more than {LONGEST} bytes; is this text?")
-    if any(kept):
-        yield b"".join(kept)
+    if kept:
+        yield bytes(kept).removeprefix(mark)

@@ -25,7 +25,7 @@ from unmissed.matrices import check_X
 from unmissed.models.rows import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
-from unmissed.runs.answers import WRITERS, cut
+from unmissed.runs.answers import WRITERS, cut, file_lines
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
 from unmissed.runs.run import Run
 
@@ -120,11 +120,17 @@ def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
 
 
 def write_ranking(
-    run: Run, ranking: Ranking | Iterable[Ranking], out: str | os.PathLike[str], *, ids: Sequence[str] | None = None
+    run: Run,
+    ranking: Ranking | Iterable[Ranking],
+    out: str | os.PathLike[str],
+    *,
+    ids: Sequence[str] | None = None,
+    raw: bool = False,
 ) -> list[Path]:
     """Write a ranking: .npz for programs, .tsv, .csv or .jsonl for people; without a suffix .npz and .tsv.
 
-    For people it may come in parts, which are let go once they are written.
+    For people it may come in parts, which are let go once they are written. In .tsv and .csv, ids and names that a
+    spreadsheet would run as formulas begin with an apostrophe, unless `raw` is set; `evaluate` reads both.
     """
     written = ranking_files(out)
     written[0].parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +140,7 @@ def write_ranking(
             ranking.save(path)
             continue
         with write_stream(path) as stream:
-            for line in WRITERS[path.suffix](run, ranking, ids):
+            for line in file_lines(path.suffix, run, ranking, ids, raw=raw):
                 stream.write(f"{line}\n".encode())
     return written
 

@@ -163,7 +163,8 @@ class Run:
     def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> list[tuple[str, float]]:
         """Return the most readable names and scores of the k best labels of a text, best first.
 
-        With `threshold`, only labels whose score is at least that.
+        With `threshold`, only labels whose score is at least that. Scores are no probabilities: of linear methods they
+        are margins.
         """
         best = self.rank([text], k)
         pairs = zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True)

@@ -1,0 +1,212 @@
+"""Tables that `unmissed predict` writes (.tsv, .csv, .jsonl), read back as a Ranking of the rows of the truth."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.data.json_lines import documents
+from unmissed.data.streams import bare_suffix, lines
+from unmissed.errors import InputError
+from unmissed.progress import Progress
+from unmissed.ranking import Ranking
+from unmissed.runs.cells import one_line, unguard
+
+PathLike = str | os.PathLike[str]
+SHOWN = 5  # rows that a message names
+NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+
+class Wanted(NamedTuple):
+    """What a file of scores has to fit: rows, labels and, where they are known, the labels' names and the rows' ids."""
+
+    n_samples: int
+    n_labels: int
+    names: Sequence[str] | None
+    ids: Callable[[], Sequence[str] | None] = lambda: None
+
+
+class RankedRows(NamedTuple):
+    """A ranking of all rows of the truth, and the rows (rising) that its file does not have; these rank no label."""
+
+    ranking: Ranking
+    missing: npt.NDArray[np.int64] = NO_ROWS
+
+
+class _Entry(NamedTuple):
+    """A label of a row: its position from 0 and its score."""
+
+    row: int
+    position: int
+    label: int
+    score: float
+
+
+def read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) -> RankedRows:
+    """Read row or id, rank, label, perhaps a readable name, and score; rows may be in any order."""
+    reader = _Reader(path, wanted)
+    for where, found in TABLES[bare_suffix(path)](path, progress):
+        reader.take(where, found)
+    reader.check()
+    entries = reader.entries
+    depth = 1 + max((one.position for one in entries), default=0)
+    if depth > wanted.n_labels:
+        raise InputError(f"{path}: has rank {depth}, and there are {wanted.n_labels} labels")
+    if depth == wanted.n_labels:  # there is no label that could stand further down
+        depth = max(depth, needed)
+    labels = np.full((wanted.n_samples, depth), -1, dtype=np.int32)
+    scores = np.full(labels.shape, -np.inf, dtype=np.float32)
+    for row, position, label, score in entries:
+        if labels[row, position] >= 0:
+            raise InputError(f"{path}: {reader.name_of(row)} has rank {position + 1} twice")
+        labels[row, position], scores[row, position] = label, score
+    try:
+        return RankedRows(Ranking.as_listed(labels, scores), np.flatnonzero(~reader.present))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+class _Reader:
+    """Collects the lines of a table, and which rows of the truth they are about."""
+
+    def __init__(self, path: PathLike, wanted: Wanted) -> None:
+        self.path, self.wanted = path, wanted
+        self.entries: list[_Entry] = []
+        self.present = np.zeros(wanted.n_samples, dtype=np.bool_)
+        self._undo = (lambda cell: cell) if bare_suffix(path) == ".jsonl" else unguard
+        self._labels = _label_numbers(path, wanted)
+        self._rows: dict[str, int] | None = None
+        self._unknown: dict[str, str] = {}  # rows that the truth does not have, and where each is first
+
+    def take(self, where: str, found: dict[str, str]) -> None:
+        """Take a line; one without rank, label and score only says that its row is there."""
+        if "id" in found and self._rows is None:
+            self._rows = _rows_by_id(self.path, self.wanted.ids())
+        try:
+            row = int(found["row"]) if self._rows is None else self._find(self._rows, found["id"])
+        except (KeyError, ValueError):
+            raise _unreadable(where, found) from None
+        if not 0 <= row < self.wanted.n_samples:
+            self._unknown.setdefault(found["row"] if self._rows is None else repr(found["id"]), where)
+            return
+        self.present[row] = True
+        if any(found.get(name) != "" for name in ("rank", "label", "score")):
+            self.entries.append(self._entry(where, row, found))
+
+    def _entry(self, where: str, row: int, found: dict[str, str]) -> _Entry:
+        try:
+            rank, score = int(found["rank"]), float(found["score"])
+            label = int(found["label"]) if self._labels is None else self._find(self._labels, found["label"])
+        except (KeyError, ValueError):
+            raise _unreadable(where, found) from None
+        if not (0 <= label < self.wanted.n_labels and rank >= 1):
+            raise InputError(
+                f"{where}: {self.name_of(row)}, rank {rank}, label {found['label']!r}: expected a rank from 1 on and a "
+                "label of the training set"
+            )
+        return _Entry(row, rank - 1, label, score)
+
+    def _find(self, known: dict[str, int], cell: str) -> int:
+        """Return the number of a name, guarded as `predict` writes it or as it is; -1 if it is unknown."""
+        number = known.get(one_line(self._undo(cell)))
+        return known.get(one_line(cell), -1) if number is None else number
+
+    def name_of(self, row: int) -> str:
+        """Return what messages call a row of the truth."""
+        ids = None if self._rows is None else self.wanted.ids()
+        return f"row {row}" if ids is None else f"id {ids[row]!r}"
+
+    def check(self) -> None:
+        """Refuse rows that the truth does not have."""
+        if not self._unknown:
+            return
+        names, where = list(self._unknown), next(iter(self._unknown.values()))
+        kind = f"rows (it has rows 0 to {self.wanted.n_samples - 1})" if self._rows is None else "ids"
+        raise InputError(
+            f"{where}: the truth does not have {len(names):,} of the {kind} of this ranking, first {listed(names)}; "
+            "give the truth of the ranked documents, or leave these out"
+        )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and that there are more."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _unreadable(where: str, found: dict[str, str]) -> InputError:
+    text = "\t".join(map(str, found.values())).encode("utf-8", "replace")
+    return InputError(f"{where}: expected row, rank, label and score, found {shown(text)}")
+
+
+def _rows_by_id(path: PathLike, ids: Sequence[str] | None) -> dict[str, int]:
+    if ids is None:
+        raise InputError(
+            f"{path}: names rows by their ids, and the rows of the truth have none; evaluate the .npz file"
+        )
+    rows = {one_line(name): row for row, name in enumerate(ids)}
+    if len(rows) != len(ids):
+        raise InputError(
+            f"{path}: names rows by their ids, and two rows of the truth share one; evaluate the .npz file"
+        )
+    return rows
+
+
+def _label_numbers(path: PathLike, wanted: Wanted) -> dict[str, int] | None:
+    """Return each label's column by its name as tables show it, or None where labels are numbers."""
+    if wanted.names is None:
+        return None
+    column = {one_line(name): label for label, name in enumerate(wanted.names)}
+    if len(column) != len(wanted.names):
+        raise InputError(f"{path}: two labels of the training set look alike in a table; evaluate the .npz file")
+    return column
+
+
+def _tabbed(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
+    numbered = ((number, line.decode("utf-8", errors="replace").split("\t")) for number, line in lines(path, progress))
+    return _named(path, numbered)
+
+
+def _commas(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
+    texts = (line.decode("utf-8", errors="replace") + "\n" for _, line in lines(path, progress))
+    reader = csv.reader(texts)
+    try:
+        yield from _named(path, ((reader.line_num, words) for words in reader if words))
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: not a table with commas: {error}") from error
+
+
+def _named(path: PathLike, numbered: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give `file:line` and the fields of each line of a table by name; the first line has the names."""
+    _, names = next(numbered, (1, []))
+    if not {"rank", "label", "score"} <= set(names) or not {"row", "id"} & set(names):
+        found = shown(" ".join(names).encode("utf-8", "replace"))
+        raise InputError(f"{path}:1: expected the columns row, rank, label and score, found {found}")
+    for number, words in numbered:
+        yield f"{path}:{number}", dict(zip(names, words, strict=False))
+
+
+def _objects(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give each label of JSON lines as a line of the table has it; a row without labels as a line without them."""
+    for where, document in documents(path, lines(path, progress)):
+        row: dict[str, str] = {name: str(document[name]) for name in ("id", "row") if name in document}
+        labels = document.get("labels")
+        if not isinstance(labels, list) or not all(isinstance(one, dict) for one in labels):
+            raise InputError(f"{where}: expected 'labels' to be a list of objects with label and score")
+        if not labels:
+            yield where, {**row, "rank": "", "label": "", "score": ""}
+        for rank, one in enumerate(labels, start=1):
+            yield where, {**row, "rank": str(rank), **{name: str(one.get(name)) for name in ("label", "score")}}
+
+
+TABLES = {".tsv": _tabbed, ".csv": _commas, ".jsonl": _objects}
+
+
+def shown(line: bytes) -> str:
+    """Return a line as messages show it: quoted, and not too long."""
+    text = line.decode("utf-8", errors="replace")
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
