@@ -49,7 +49,7 @@ def predict(
     A run that was trained on text takes text: a table or JSON lines, lines of standard input, or one text (--text).
     Where rows have an id (the column "id", or --id-column), the output names them by it. Texts and the rows of a store
     are read in parts: they may be larger than memory. Lines of standard input are ranked as they come, and their table
-    is printed meanwhile.
+    is printed meanwhile. Texts without a known word get no labels; how many there are is said on standard error.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -61,7 +61,7 @@ def predict(
         defer_unused()
 
     from unmissed.runs import open_run
-    from unmissed.runs.answers import WRITERS, cut, label_entry, table_lines
+    from unmissed.runs.answers import WRITERS, cut, row_entries, table_lines
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
@@ -91,21 +91,16 @@ def predict(
     if out is not None:
         written = write_ranking(opened, ranking, out, ids=ids or None)
         if json:
-            show.print_json(
-                {"n_samples": ranking.n_samples, "k": ranking.k, **{one.suffix[1:]: str(one) for one in written}}
-            )
+            sizes = {"n_samples": ranking.n_samples, "k": ranking.k, "n_no_known_words": ranking.n_no_known_words}
+            show.print_json({**sizes, **{one.suffix[1:]: str(one) for one in written}})
         else:
             _tell(ranking.n_samples, ranking.k, written)
     elif json:
-        show.print_json(
-            [
-                [label_entry(opened, label, score) for label, score in zip(*pair, strict=True) if label >= 0]
-                for pair in zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)
-            ]
-        )
+        show.print_json(list(row_entries(opened, ranking, ids or None)))
     else:
         for line in table_lines(opened, ranking, ids or None):
             show.say(line)
+    _note_unknown(ranking.n_no_known_words, ranking.n_samples)
 
 
 def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None) -> None:
@@ -113,19 +108,32 @@ def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None) -> N
     from unmissed.runs.answers import table_lines
     from unmissed.runs.prediction import write_ranking
 
-    if out is None:
-        for line in table_lines(run, parts):
-            show.say(line)
-        return
     sizes = []
 
     def noted() -> "Iterator[Ranking]":
         for part in parts:
-            sizes.append((part.n_samples, part.k))
+            sizes.append((part.n_samples, part.k, part.n_no_known_words))
             yield part
 
-    written = write_ranking(run, noted(), out)
-    _tell(sum(n for n, _ in sizes), max((k for _, k in sizes), default=0), written)
+    written = []
+    if out is None:
+        for line in table_lines(run, noted()):
+            show.say(line)
+    else:
+        written = write_ranking(run, noted(), out)
+    n_samples = sum(n for n, _, _ in sizes)
+    if written:
+        _tell(n_samples, max((k for _, k, _ in sizes), default=0), written)
+    _note_unknown(sum(n for _, _, n in sizes), n_samples)
+
+
+def _note_unknown(n_without: int, n_samples: int) -> None:
+    """Say on standard error how many texts have no known word."""
+    from unmissed.runs.answers import known_words_note
+
+    note = known_words_note(n_without, n_samples)
+    if note is not None:
+        show.say(note, err=True)
 
 
 def _kept(files: "list[Path]", in_parts: bool) -> str:

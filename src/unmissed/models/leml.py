@@ -261,7 +261,10 @@ class LEML(Model):
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
         def one(rows: slice, first: int, scores: Floats) -> None:
-            row, label = np.nonzero(scores >= threshold)
+            above = scores >= threshold
+            if self.untrained_ is not None:
+                above &= ~self.untrained_[first : first + scores.shape[1]]
+            row, label = np.nonzero(above)
             found.append((row + rows.start, label + first))
 
         embedded = self.embed(X)
