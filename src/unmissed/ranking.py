@@ -197,7 +197,7 @@ class Ranking:
         if stored.keys() | set(_DIGESTS) != {"labels", "scores", *_DIGESTS}:
             raise InputError(f"{path}: not {what}: it has {', '.join(stored) or 'neither'}")
         try:
-            digests = {name: _as_digest(name, stored.pop(name)) for name in _DIGESTS if name in stored}
+            digests: dict[str, Any] = {name: _as_digest(name, stored[name]) for name in _DIGESTS if name in stored}
             return cls(stored["labels"], stored["scores"], **digests)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error

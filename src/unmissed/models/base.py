@@ -24,6 +24,7 @@ from unmissed.models.frames import check_feature_names, match_labels, one_of, op
 from unmissed.models.rows import Rows, check_k, scale_rows
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.ranking import Ranking
+from unmissed.solvers.parameters import check_ranges
 
 MOST_BYTES = 2**31  # of scores that are given at once
 
@@ -363,6 +364,8 @@ class Model(Estimator, ABC):
         return chosen.astype(np.int64)
 
     def _ready(self, work: Work) -> Work:
+        """Check the parameters, and return the work with an executor."""
+        check_ranges(self, type(self).__init__)
         if work.executor is None:
             work.executor = Threads(getattr(self, "n_jobs", None))
         return work

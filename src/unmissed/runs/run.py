@@ -14,6 +14,7 @@ import numpy.typing as npt
 from unmissed.archive import MANIFEST, open_archive, read_json
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
+from unmissed.data.text import KIND as TEXT_KIND
 from unmissed.errors import InputError, did_you_mean
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
@@ -96,7 +97,9 @@ class Run:
         cls = find_model(self.recipe.method)
         pieces = self.folder.pieces(self.manifest, verify=self.verify)
         try:
-            return cls.open(self.recipe.constructor_params(), pieces, self.n_features, self.n_labels, self._counts)
+            params = self.recipe.constructor_params()
+            self._check_sizes()
+            return cls.open(params, pieces, self.n_features, self.n_labels, self._counts)
         except InputError as error:
             if str(self.folder) in str(error):
                 raise
@@ -184,9 +187,9 @@ class Run:
         """Return what `rank` does, for a process that ranks once and ends: no more of the model is read than needed."""
         model = find_model(self.recipe.method)
         pieces = self.folder.pieces(self.manifest, verify=self.verify)
-        features = self.features_of(rows)
-        sizes = self.n_features, self.n_labels
-        ranking = model.rank_once(self.recipe.constructor_params(), pieces, *sizes, features, k, self._counts)
+        params, features = self.recipe.constructor_params(), self.features_of(rows)
+        self._check_sizes()
+        ranking = model.rank_once(params, pieces, self.n_features, self.n_labels, features, k, self._counts)
         return _only_known(ranking, rows, features)
 
     def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> Suggestions:
@@ -252,6 +255,21 @@ class Run:
                 raise InputError(f"{folder}: damaged: its counts are not those of {part.n_labels} labels")
             every.append(arrays)
         return every
+
+    def _check_sizes(self) -> None:
+        """Refuse numbers of labels and features that the run's files contradict, before arrays of such sizes are made.
+
+        Label counts, and names, are checked when they are read. A run without them has at least a byte per label.
+        """
+        if self.label_counts is None and self.label_names is None and self.n_labels > (size := self.folder.n_bytes()):
+            raise InputError(f"{self.folder}: says {self.n_labels} labels, and has {size} bytes; the run is damaged")
+        place, kind, array = self.folder.features, FEATURES_KIND, "feature_names_ends"
+        if self.recipe.text is not None:
+            place, kind, array = self.folder.text, TEXT_KIND, "idf"
+        if place.exists():
+            found = open_archive(place, kind, names=(array,))[1].get(array)
+            if found is None or found.size != self.n_features:
+                raise InputError(f"{place}: does not name {self.n_features} features; the run is damaged")
 
     def _check_number(self, what: str, names: list[str] | None, expected: int) -> None:
         if names is not None and len(names) != expected:
