@@ -38,12 +38,15 @@ class Ranking:
     scores : float32 array of shape (n_samples, k)
     names_digest : what `digest_names` makes of the names of the labels that the numbers mean, or None where nobody said
     rows_digest : the same of the rows' ids
+    no_known_words : bool array: the rows that were texts without a known word, and so have no labels; None if the rows
+        were not texts, or if it was not recorded (a file does not keep it)
     """
 
     labels: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
     names_digest: str | None = None
     rows_digest: str | None = None
+    no_known_words: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         labels, scores = np.asarray(self.labels), np.asarray(self.scores)
@@ -118,11 +121,39 @@ class Ranking:
             given = np.where(falls, _apart(listed, given), given)  # a row whose scores rise is refused as it is
         return cls(listed, given)
 
+    @classmethod
+    def join(cls, parts: Sequence[Ranking], k: int) -> Ranking:
+        """Return rankings of k places per row as one, row below row."""
+        labels = np.concatenate([np.empty((0, k), np.int32), *(part.labels for part in parts)])
+        scores = np.concatenate([np.empty((0, k), np.float32), *(part.scores for part in parts)])
+        flags = [part.no_known_words for part in parts if part.no_known_words is not None]
+        return cls(labels, scores, no_known_words=np.concatenate(flags) if flags else None)
+
+    @property
+    def n_no_known_words(self) -> int:
+        """The number of rows that were texts without a known word."""
+        return 0 if self.no_known_words is None else int(self.no_known_words.sum())
+
+    def without_known_words(self, rows: npt.NDArray[np.bool_]) -> Ranking:
+        """Return the ranking with no labels in the rows of texts without a known word."""
+        labels = np.where(rows[:, None], np.int32(-1), self.labels)
+        scores = np.where(rows[:, None], np.float32(-np.inf), self.scores)
+        return replace(self, labels=labels, scores=scores, no_known_words=rows)
+
     def top(self, k: int) -> Ranking:
         """Keep the first `k` places, or all where there are fewer."""
         if k < 1:
             raise InputError(f"a ranking keeps at least 1 place, not {k}")
         return replace(self, labels=self.labels[:, :k], scores=self.scores[:, :k])
+
+    def padded(self, k: int) -> Ranking:
+        """Return the ranking with at least k places; -1 pads."""
+        missing = k - self.k
+        if missing <= 0:
+            return self
+        pads = ((0, 0), (0, missing))
+        labels = np.pad(self.labels, pads, constant_values=-1)
+        return replace(self, labels=labels, scores=np.pad(self.scores, pads, constant_values=-np.inf))
 
     def of_names(self, names: Sequence[str] | None) -> Ranking:
         """Return the ranking with a digest of its labels' names, so that no other labels are taken for them."""
@@ -166,7 +197,7 @@ class Ranking:
         if stored.keys() | set(_DIGESTS) != {"labels", "scores", *_DIGESTS}:
             raise InputError(f"{path}: not {what}: it has {', '.join(stored) or 'neither'}")
         try:
-            digests = {name: _as_digest(name, stored.pop(name)) for name in _DIGESTS if name in stored}
+            digests: dict[str, Any] = {name: _as_digest(name, stored[name]) for name in _DIGESTS if name in stored}
             return cls(stored["labels"], stored["scores"], **digests)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error

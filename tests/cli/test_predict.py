@@ -13,6 +13,7 @@ from scipy import sparse
 
 from tests.cli.speaking import refused, said
 from tests.runs.corpora import PARAMS, small_corpus, write_texts
+from unmissed.cli.app import run as app_run
 from unmissed.data import Dataset, TextFeatures, load, write_store, write_xmc
 from unmissed.ranking import Ranking, digest_names
 from unmissed.runs import open_run, predict, train
@@ -173,7 +174,7 @@ def test_one_text_is_ranked_without_the_libraries_that_take_long_to_import(text_
     words = ["predict", str(text_run.folder), "--text", "cod and net", "--top", "2", "--json"]
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
-    found = json.loads(done.stdout.removesuffix("[]\n"))[0]
+    found = json.loads(done.stdout.removesuffix("[]\n"))[0]["labels"]
     best = text_run.rank(["cod and net"], 2)
     assert [one["score"] for one in found] == best.scores[0].tolist()
     assert [one["label"] for one in found] == [text_run.label_names[label] for label in best.labels[0]]
@@ -182,9 +183,9 @@ def test_one_text_is_ranked_without_the_libraries_that_take_long_to_import(text_
 def test_a_threshold_leaves_out_what_scores_less(text_run, capsys):
     scores = [score for _, score in text_run.suggest("cod and net", 3)]
     words = ["predict", text_run.folder, "--text", "cod and net", "--top", 3, "--json", "--threshold"]
-    assert len(json.loads(said(capsys, *words, scores[1]))[0]) == 2
+    assert len(json.loads(said(capsys, *words, scores[1]))[0]["labels"]) == 2
     assert len(text_run.suggest("cod and net", 3, threshold=scores[1])) == 2
-    assert json.loads(said(capsys, *words, scores[0] + 1)) == [[]]
+    assert json.loads(said(capsys, *words, scores[0] + 1)) == [{"row": 0, "labels": []}]
 
 
 def test_what_a_threshold_left_out_is_not_counted(text_run, tmp_path, capsys):
@@ -215,9 +216,49 @@ def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path,
 def test_it_speaks_json(text_run, tmp_path, capsys):
     (tmp_path / "one.jsonl").write_text('{"text": "judge"}\n{"text": ""}\n')
     rows = json.loads(said(capsys, "predict", text_run.folder, tmp_path / "one.jsonl", "--top", 1, "--json"))
-    assert rows[0][0]["label"] == "law"
-    assert rows[0][0]["name"] == "Law"
-    assert len(rows) == 2
+    assert rows[0]["labels"][0]["label"] == "law"
+    assert rows[0]["labels"][0]["name"] == "Law"
+    assert rows[1] == {"row": 1, "labels": [], "no_known_words": True}
+
+
+UNKNOWN = ["judge", "xyzzy qwertz", "", "cod"]
+
+
+def test_texts_without_a_known_word_get_no_labels_in_python(text_run):
+    assert not text_run.suggest("judge", 2).no_known_words
+    for text in UNKNOWN[1:3]:
+        assert text_run.suggest(text) == []
+        assert text_run.suggest(text).no_known_words
+        assert text_run.rank_once([text]).no_known_words.tolist() == [True]
+    for found in (
+        text_run.rank(UNKNOWN, 2),
+        predict(text_run, UNKNOWN, 2, batch=3),
+        predict(text_run, iter(UNKNOWN), 2),
+    ):
+        assert found.no_known_words.tolist() == [False, True, True, False]
+        assert (found.labels[1:3] == -1).all()
+        assert (found.labels[[0, 3], 0] >= 0).all()
+    assert text_run.rank(text_run.text.transform([""]), 1).labels[0, 0] >= 0, "a row of zeros of a matrix is ranked"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "txt", "csv"])
+def test_texts_without_a_known_word_are_counted_and_said(form, text_run, tmp_path, capsys):
+    known = [text or "..." for text in UNKNOWN]
+    lines = [json.dumps({"text": text}) for text in known] if form == "jsonl" else known
+    data = tmp_path / f"rows.{form}"
+    data.write_text("\n".join([*(["text"] if form == "csv" else []), *lines]) + "\n")
+    for words in ([], ["--json"], ["--out", tmp_path / "best.jsonl"], ["--out", tmp_path / "best", "--json"]):
+        with pytest.raises(SystemExit) as end:
+            app_run([str(word) for word in ["predict", text_run.folder, data, "-k", 1, *words]])
+        captured = capsys.readouterr()
+        assert end.value.code == 0
+        assert captured.err == "no known words in 2 of 4 texts; they get no labels\n"
+        if not words:
+            assert [line.split("\t")[0] for line in captured.out.splitlines()[1:]] == ["0", "3"]
+    assert json.loads(captured.out)["n_no_known_words"] == 2
+    rows = [json.loads(line) for line in (tmp_path / "best.jsonl").read_text().splitlines()]
+    assert [row.get("no_known_words", False) for row in rows] == [False, True, True, False]
+    assert [len(row["labels"]) for row in rows] == [1, 0, 0, 1]
 
 
 def test_features_come_in_every_form(run, tmp_path, capsys):

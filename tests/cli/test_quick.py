@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.speaking import said
 from tests.runs.corpora import PARAMS, write_texts
+from unmissed.cli.app import run as main
 from unmissed.cli.quick import answer
 from unmissed.data import load
 from unmissed.errors import InputError
@@ -44,13 +45,17 @@ def in_shell(*words):
         ["--text", TEXT, "--top", "2"],
         ["-k", "1", f"--text={TEXT}"],
         ["--threshold", "0", "--text", TEXT],
-        ["--text", "words that nobody knows"],
+        ["--text", "xyzzy qwertz"],
         ["--text", ""],
+        ["--text", "", "--top", "2", "--threshold", "0"],
     ],
 )
 def test_it_prints_what_the_command_prints(words, run, capsys):
-    printed = said(capsys, "predict", run.folder, *words)
-    assert in_shell("predict", run.folder, *words)[:3] == (0, printed, [])
+    with pytest.raises(SystemExit) as end:
+        main(["predict", str(run.folder), *words])
+    captured = capsys.readouterr()
+    assert end.value.code == 0
+    assert in_shell("predict", run.folder, *words)[:3] == (0, captured.out, captured.err.splitlines())
     assert answer(["predict", *words, str(run.folder)]) is not None, "the short way was taken, in any order of words"
     assert gc.isenabled()
 
@@ -90,7 +95,14 @@ def test_the_shell_that_completes_words_is_left_to_the_command(run, monkeypatch)
 def test_a_run_of_a_method_without_a_short_way_answers_too(tmp_path, capsys):
     popular = train("popularity", load(write_texts(tmp_path / "train.jsonl")), tmp_path / "run")
     printed = said(capsys, "predict", popular.folder, "--text", TEXT)
-    assert answer(["predict", str(popular.folder), "--text", TEXT]) == printed.splitlines()
+    assert answer(["predict", str(popular.folder), "--text", TEXT]) == (printed.splitlines(), None)
+
+
+@pytest.mark.parametrize("text", ["xyzzy qwertz", "", "  \n"])
+def test_a_text_without_a_known_word_gets_an_empty_table_and_a_note(text, run):
+    code, printed, told, _ = in_shell("predict", run.folder, "--text", text)
+    assert (code, printed.splitlines()) == (0, ["row\trank\tlabel\tname\tscore"])
+    assert told == ["no known words: the run knows no word of this text, so there is nothing to rank"]
 
 
 def test_a_label_that_a_piece_does_not_have_is_refused(tmp_path):

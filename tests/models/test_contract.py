@@ -103,6 +103,62 @@ def test_it_ranks_labels_in_order_and_pads_behind_the_last(method, fitted):
     assert np.array_equal(best.labels, ranking.labels[:, :2]), "a longer list begins with the shorter one"
 
 
+@pytest.fixture(scope="module")
+def with_untrained():
+    """One model per method, fitted on data in which every third label has no positive."""
+    made: dict[str, Model] = {}
+
+    def fit(method):
+        if method not in made:
+            kept = sp.diags((np.arange(TRAIN.n_labels) % 3 > 0).astype(np.float32))
+            made[method] = quick(method).fit(TRAIN.X, TRAIN.Y @ kept)
+        return made[method]
+
+    return fit
+
+
+@every_method
+def test_labels_without_a_training_positive_are_never_ranked(method, with_untrained, tmp_path):
+    model = with_untrained(method)
+    trained = np.flatnonzero(model.label_counts_)
+    assert len(trained) < TRAIN.n_labels, "some labels have no positive"
+    X = sp.vstack([TEST.X] * 6 + [sp.csr_matrix((1, TEST.n_features))], format="csr")  # enough rows for a scan
+    for rows in (X[:1], X[:9], X):
+        for k in (1, 5, TRAIN.n_labels + 2):
+            found = model.rank(rows, k).labels
+            assert found.shape == (rows.shape[0], k)
+            assert np.isin(found, [-1, *trained]).all()
+    said_no = refusal(lambda: model.predict(TEST.X, -1e9))
+    assert said_no is not None or np.isin(model.predict(TEST.X, -1e9).indices, trained).all()
+    model.save(tmp_path / "run")
+    for again in (open_run(tmp_path / "run"), load_model(tmp_path / "run")):
+        assert_same_ranking(again.rank(X, 5), model.rank(X, 5))
+    assert_same_ranking(open_run(tmp_path / "run").rank_once(X[:1], 5), model.rank(X[:1], 5))
+    load_model(tmp_path / "run").save(tmp_path / "copy")
+    assert_same_ranking(load_model(tmp_path / "copy").rank(X, 5), model.rank(X, 5))
+
+
+@every_method
+def test_untrained_labels_make_way_for_the_next_best_ones(method, with_untrained):
+    model = with_untrained(method)
+    untrained = model.label_counts_ == 0
+    without_counts = type(model).open(model.get_params(), model.pieces_, TRAIN.n_features, TRAIN.n_labels)
+    every = without_counts.rank(TEST.X, TRAIN.n_labels)
+    for k in (1, 4, 20):
+        found = model.rank(TEST.X, k)
+        for row in range(TEST.n_samples):
+            kept = [place for place, label in enumerate(every.labels[row]) if label >= 0 and not untrained[label]][:k]
+            best = found.labels[row][found.labels[row] >= 0]
+            assert best.tolist() == every.labels[row, kept].tolist()
+            assert found.scores[row, : len(kept)] == pytest.approx(every.scores[row, kept], rel=1e-5, abs=1e-6)
+
+
+@every_method
+def test_a_k_far_beyond_the_labels_is_refused_before_anything_is_allocated(method, fitted):
+    with pytest.raises(InputError, match=r"there are 40 labels: padding .* GiB; lower k to 40"):
+        fitted(method).rank(TEST.X, 10**9)
+
+
 @every_method
 def test_rows_are_ranked_one_by_one_as_all_at_once(method, fitted):
     whole = fitted(method).rank(TEST.X[:9], 4)
@@ -258,9 +314,9 @@ def test_text_goes_in_and_names_come_out_of_the_command_line(method, tmp_path, c
     rows = json.loads(
         said(capsys, "predict", tmp_path / "run", tmp_path / "one.jsonl", "--top", 3, "--jobs", 1, "--json")
     )
-    assert {one["label"] for one in rows[0]} <= {"fish", "law", "food"}
+    assert {one["label"] for one in rows[0]["labels"]} <= {"fish", "law", "food"}
     if method != "popularity":
-        assert rows[0][0]["label"] == "fish"
+        assert rows[0]["labels"][0]["label"] == "fish"
     said(capsys, "predict", tmp_path / "run", texts, "--out", tmp_path / "best", "--jobs", 1)
     evaluated = said(
         capsys, "evaluate", tmp_path / "best.npz", "--truth", texts, "--train", tmp_path / "run", "--bootstrap", 0

@@ -15,6 +15,7 @@ from unmissed.execution import InMemory, Work
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning, scoring
 from unmissed.models.rows import scale_rows
+from unmissed.models.untrained import drop_untrained
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
 
@@ -240,10 +241,10 @@ def test_labels_that_miss_the_tolerance_are_counted_and_named(problem):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"C": 0}, "C must be a positive number"),
-        ({"tol": -1.0}, "tol must be a positive number"),
-        ({"tol": 1e-9}, "float32"),
-        ({"prune": -0.1}, "prune must be at least 0"),
+        ({"C": 0}, "C must be a number above 0"),
+        ({"tol": -1.0}, "tol must be a number, at least 1e-06"),
+        ({"tol": 1e-9}, "tol must be a number, at least 1e-06"),
+        ({"prune": -0.1}, "prune must be a number, at least 0"),
         ({"fit_bias": "maybe"}, "fit_bias must be True, False or 'free'"),
         ({"block_size": 0}, "block_size"),
         ({"n_jobs": 0}, "n_jobs"),
@@ -288,7 +289,7 @@ def test_a_single_row_is_ranked_to_the_same_bits_without_compiled_code():
     for k in (1, 5, 60, 99):
         expected = model.rank(corpus.test.X, k)
         for row in range(rows.shape[0]):
-            found = scoring.rank_one(rows[row], model.shards_, k)
+            found = drop_untrained(scoring.rank_one(rows[row], model.ranked_shards_, k), model.untrained_)
             assert np.array_equal(found.labels[0], expected.labels[row])
             assert np.array_equal(found.scores[0], expected.scores[row])
 

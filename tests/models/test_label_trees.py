@@ -218,13 +218,13 @@ def test_candidates_of_other_rows_or_labels_are_refused(parabel):
 @pytest.mark.parametrize(
     ("params", "line"),
     [
-        ({"n_trees": 0}, "n_trees must be a whole number, at least 1"),
-        ({"max_leaf": 113}, "max_leaf must be a whole number, from 1 to 112"),
+        ({"n_trees": 0}, "n_trees must be an integer from 1"),
+        ({"max_leaf": 113}, "max_leaf must be an integer from 1 to 112"),
         ({"beam": 0}, "beam must be"),
         ({"branching": 1}, "branching must be"),
         ({"label_space": "words"}, "label_space must be one of rows, labels, both"),
         ({"weighting": "unbiased"}, "not convex"),
-        ({"C": 0}, "C must be a positive number"),
+        ({"C": 0}, "C must be a number above 0"),
     ],
 )
 def test_parameters_that_make_no_tree_are_refused(params, line):

@@ -19,10 +19,10 @@ def test_every_row_gets_the_most_frequent_labels_with_ties_by_number():
     assert ranking.scores.tolist() == [[3, 3, 1], [3, 3, 1]]
 
 
-def test_more_places_than_labels_are_padded():
+def test_more_places_than_labels_with_a_positive_are_padded():
     ranking = Popularity().fit(X, Y).rank(X[:1], k=6)
-    assert ranking.labels.tolist() == [[0, 2, 1, 3, -1, -1]]
-    assert ranking.scores.tolist() == [[3, 3, 1, 0, -np.inf, -np.inf]]
+    assert ranking.labels.tolist() == [[0, 2, 1, -1, -1, -1]]
+    assert ranking.scores.tolist() == [[3, 3, 1, -np.inf, -np.inf, -np.inf]]
 
 
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, lambda M: M.toarray().astype(bool)])

@@ -64,7 +64,7 @@ def predict(
     A run that was trained on text takes text: a table or JSON lines, lines of standard input, or one text (--text).
     Where rows have an id (the column "id", or --id-column), the output names them by it. Texts and the rows of a store
     are read in parts: they may be larger than memory. Lines of standard input are ranked as they come, and their table
-    is printed meanwhile.
+    is printed meanwhile. Texts without a known word get no labels; how many there are is said on standard error.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -76,7 +76,7 @@ def predict(
         defer_unused()
 
     from unmissed.runs import open_run
-    from unmissed.runs.answers import WRITERS, cut, label_entry, table_lines
+    from unmissed.runs.answers import WRITERS, cut, row_entries, table_lines
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
@@ -112,15 +112,11 @@ def predict(
         else:
             size.tell(written)
     elif json:
-        show.print_json(
-            [
-                [label_entry(opened, label, score) for label, score in zip(*pair, strict=True) if label >= 0]
-                for pair in zip(ranking.labels.tolist(), ranking.scores.tolist(), strict=True)
-            ]
-        )
+        show.print_json(list(row_entries(opened, ranking, ids or None)))
     else:
         for line in table_lines(opened, ranking, ids or None):
             show.say(line)
+    _note_unknown(ranking.n_no_known_words, ranking.n_samples)
 
 
 def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw: bool) -> None:
@@ -128,19 +124,28 @@ def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw:
     from unmissed.runs.answers import table_lines
     from unmissed.runs.prediction import write_ranking
 
-    if out is None:
-        for line in table_lines(run, parts):
-            show.say(line)
-        return
-    written_size = _Size()
+    size = _Size()
 
     def counted() -> "Iterator[Ranking]":
         for part in parts:
-            written_size.add(part)
+            size.add(part)
             yield part
 
-    written = write_ranking(run, counted(), out, raw=raw)
-    written_size.tell(written)
+    if out is None:
+        for line in table_lines(run, counted()):
+            show.say(line)
+    else:
+        size.tell(write_ranking(run, counted(), out, raw=raw))
+    _note_unknown(size.n_no_known_words, size.n_samples)
+
+
+def _note_unknown(n_without: int, n_samples: int) -> None:
+    """Say on standard error how many texts have no known word."""
+    from unmissed.runs.answers import known_words_note
+
+    note = known_words_note(n_without, n_samples)
+    if note is not None:
+        show.say(note, err=True)
 
 
 def _kept(files: "list[Path]", in_parts: bool) -> str:
@@ -158,6 +163,7 @@ class _Size:
     k: int = 0
     n_labels: int = 0
     n_empty: int = 0
+    n_no_known_words: int = 0
 
     def add(self, part: "Ranking") -> None:
         """Count the rows and labels of a ranking."""
@@ -166,6 +172,7 @@ class _Size:
         self.k = max(self.k, part.k)
         self.n_labels += int(listed.sum())
         self.n_empty += int((listed == 0).sum())
+        self.n_no_known_words += part.n_no_known_words
 
     def to_json(self) -> dict[str, int]:
         """Return the counts by the names that JSON output has."""
@@ -174,6 +181,7 @@ class _Size:
             "k": self.k,
             "n_suggestions": self.n_labels,
             "n_rows_without_suggestion": self.n_empty,
+            "n_no_known_words": self.n_no_known_words,
         }
 
     def tell(self, written: "list[Path]") -> None:

@@ -13,8 +13,11 @@ _NAMES = {"--text": "text", "--top": "top", "-k": "top", "--threshold": "thresho
 _KINDS = {"text": str, "top": int, "threshold": float}
 
 
-def answer(words: Sequence[str]) -> list[str] | None:
-    """Return the lines of `predict RUN --text TEXT`, or None where the command line has to be read as a whole."""
+def answer(words: Sequence[str]) -> tuple[list[str], str | None] | None:
+    """Return the lines of `predict RUN --text TEXT` and a note, or None if the command line has to be read as a whole.
+
+    The note, None if there is nothing to say, is for standard error.
+    """
     given = _read(words)
     if given is None:
         return None
@@ -56,9 +59,11 @@ def _read(words: Sequence[str]) -> dict[str, Any] | None:
     return given if given.keys() >= {"run", "text"} and given.get("top", 5) >= 1 else None
 
 
-def _lines(run: str, text: str, top: int = 5, threshold: float | None = None) -> list[str]:
-    from unmissed.runs.answers import cut, table_lines
+def _lines(run: str, text: str, top: int = 5, threshold: float | None = None) -> tuple[list[str], str | None]:
+    """Return the table, and a note for standard error if there is one."""
+    from unmissed.runs.answers import cut, known_words_note, table_lines
     from unmissed.runs.run import open_run
 
     opened = open_run(run)
-    return list(table_lines(opened, cut(opened.rank_once([text], top), threshold)))
+    ranking = opened.rank_once([text], top)
+    return list(table_lines(opened, cut(ranking, threshold))), known_words_note(ranking.n_no_known_words, 1)

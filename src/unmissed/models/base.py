@@ -22,7 +22,9 @@ from unmissed.matrices import check_X, check_Y
 from unmissed.models.estimator import Estimator
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features, open_labels
 from unmissed.models.rows import Rows, check_k, scale_rows
+from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.ranking import Ranking
+from unmissed.solvers.parameters import check_ranges
 
 MOST_BYTES = 2**31  # of scores that are given at once
 
@@ -104,6 +106,7 @@ class Model(Estimator, ABC):
     classes_: npt.NDArray[Any]
     label_counts_: npt.NDArray[np.int64]
     n_samples_: int
+    untrained_: Mask
     feature_names_in_: npt.NDArray[np.object_]
     pieces_: Pieces
 
@@ -117,7 +120,7 @@ class Model(Estimator, ABC):
 
     @abstractmethod
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        """Return the k best labels of each row of X, checked and scaled."""
+        """Return the k highest-scoring labels of each row of X, checked and scaled; k is at most `n_labels_`."""
 
     def fit(self, X: Any, Y: Any = None, *, y: Any = None, sample_weight: Any = None, work: Work | None = None) -> Self:
         """Learn from rows and their labels.
@@ -141,7 +144,6 @@ class Model(Estimator, ABC):
         Y, names = open_labels(Y)
         rows = adjust(self.check_rows(X, Y))
         self.fit_rows(rows, work)
-        self.label_counts_, self.n_samples_ = rows.label_counts, rows.n_samples
         if names is not None:
             self.classes_ = names
         self._set_feature_names(feature_names)
@@ -152,7 +154,8 @@ class Model(Estimator, ABC):
         """Do what `fit` does with rows that are checked already; labels that missed the tolerance are left unsaid."""
         work = self._ready(Work() if work is None else work)
         self._fit(rows, work)
-        return self.open_pieces(work.pieces, rows.n_features, rows.n_labels)
+        counts = Counts(rows.label_counts, rows.n_samples)
+        return self.open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
 
     def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
         """Learn further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
@@ -167,8 +170,6 @@ class Model(Estimator, ABC):
         self.fit_more(rows, Work(pieces=Overlay(self.pieces_)) if work is None else work)
         if names is not None:
             self.classes_ = np.concatenate([before, names])
-        if hasattr(self, "label_counts_"):
-            self.label_counts_ = np.concatenate([self.label_counts_, rows.label_counts])
         self._warn_of_missed(first)
         return self
 
@@ -176,12 +177,20 @@ class Model(Estimator, ABC):
         """Do what `fit_labels` does with rows that are checked already."""
         work = self._ready(work)
         self._fit_labels(rows, work)
-        return self.open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels)
+        counts = None
+        if hasattr(self, "label_counts_"):
+            counts = Counts(np.concatenate([self.label_counts_, rows.label_counts]), self.n_samples_)
+        return self.open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
 
     def rank(self, X: Any, k: int = 5) -> Ranking:
-        """Return the k best labels of each row with their scores; places beyond the number of labels are -1."""
+        """Return the k highest-scoring labels of each row with their scores.
+
+        Labels without a training positive are never ranked. -1 pads where fewer than k labels are left.
+        """
         self._check_fitted()
-        return self._rank(self._checked(X), check_k(k))
+        rows = self._checked(X)
+        k = check_k(k, rows.shape[0], self.n_labels_)
+        return rank_trained(self._rank, rows, min(k, max(self.n_labels_, 1)), self.untrained_).padded(k)
 
     def score(self, X: Any, Y: Any = None, *, y: Any = None) -> float:
         """Return P@1: the share of rows whose best label is right; `y` is another name of Y."""
@@ -249,21 +258,43 @@ class Model(Estimator, ABC):
         return model
 
     @classmethod
-    def open(cls, params: Mapping[str, Any], pieces: Pieces, n_features: int, n_labels: int) -> Self:
+    def open(
+        cls,
+        params: Mapping[str, Any],
+        pieces: Pieces,
+        n_features: int,
+        n_labels: int,
+        counts: Counts | None = None,
+    ) -> Self:
         """Make a fitted model of its parameters and its finished pieces; nothing is copied."""
-        return cls(**params).open_pieces(pieces, n_features, n_labels)
+        return cls(**params).open_pieces(pieces, n_features, n_labels, counts)
 
     @classmethod
     def rank_once(
-        cls, params: Mapping[str, Any], pieces: Pieces, n_features: int, n_labels: int, X: Any, k: int
+        cls,
+        params: Mapping[str, Any],
+        pieces: Pieces,
+        n_features: int,
+        n_labels: int,
+        X: Any,
+        k: int,
+        counts: Counts | None = None,
     ) -> Ranking:
         """Return what `open` and then `rank` would, for who ranks once; a system may read less than all of it."""
-        return cls.open(params, pieces, n_features, n_labels).rank(X, k)
+        return cls.open(params, pieces, n_features, n_labels, counts).rank(X, k)
 
-    def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int) -> Self:
-        """Become the fitted model that these pieces hold."""
+    def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
+        """Become the fitted model that these pieces hold.
+
+        Without `counts`, labels that have no training positive are unknown, and may be ranked.
+        """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         self.n_features_in_, self.n_labels_ = n_features, n_labels
+        self.untrained_ = untrained_mask(counts)
+        for name in ("label_counts_", "n_samples_"):
+            vars(self).pop(name, None)
+        if counts is not None:
+            self.label_counts_, self.n_samples_ = counts.labels, counts.n_samples
         used = _Noted(pieces)
         try:
             self._open(used)
@@ -333,6 +364,8 @@ class Model(Estimator, ABC):
         return chosen.astype(np.int64)
 
     def _ready(self, work: Work) -> Work:
+        """Check the parameters, and return the work with an executor."""
+        check_ranges(self, type(self).__init__)
         if work.executor is None:
             work.executor = Threads(getattr(self, "n_jobs", None))
         return work

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
+from unmissed.execution import Work
 from unmissed.models.label_clusters import Clusters, Directions, by_means, grow, label_directions
 from unmissed.models.label_tree import LabelTree
 from unmissed.models.rows import Rows, scale_rows
 from unmissed.propensity import Propensity
 from unmissed.propensity.weighting import WeightingName
 from unmissed.solvers.node import MOST_COLUMNS
-from unmissed.solvers.parameters import check_whole
+from unmissed.solvers.parameters import Count, IntegerRange, NotNegative, Positive, Seed, Tolerance
 
 LabelSpace = Literal["rows", "labels", "both"]
 _SPACES = ("rows", "labels", "both")
@@ -37,20 +38,20 @@ class Bonsai(LabelTree):
     def __init__(
         self,
         *,
-        n_trees: int = 3,
+        n_trees: Count = 3,
         label_space: LabelSpace = "rows",
-        branching: int = 100,
-        max_leaf: int = 100,
-        beam: int = 10,
+        branching: Annotated[int, IntegerRange(2, MOST_COLUMNS)] = 100,
+        max_leaf: Annotated[int, IntegerRange(1, MOST_COLUMNS)] = 100,
+        beam: Count = 10,
         weighting: WeightingName = "none",
         propensity: Propensity | None = None,
-        C: float = 1.0,
-        tol: float = 0.01,
-        prune: float = 0.01,
-        max_sweeps: int = 100,
+        C: Positive = 1.0,
+        tol: Tolerance = 0.01,
+        prune: NotNegative = 0.01,
+        max_sweeps: Count = 100,
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         super().__init__(
             n_trees=n_trees,
@@ -69,11 +70,10 @@ class Bonsai(LabelTree):
         self.label_space = label_space
         self.branching = branching
 
-    def _check(self) -> None:
-        super()._check()
-        check_whole("branching", self.branching, 2, MOST_COLUMNS)
+    def _fit(self, rows: Rows, work: Work) -> None:
         if self.label_space not in _SPACES:
             raise InputError(f"label_space must be one of {', '.join(_SPACES)}; got {self.label_space!r}")
+        super()._fit(rows, work)
 
     def directions(self, rows: Rows) -> Directions:
         """Return the sum of each label's rows, of their labels or of both, scaled to length 1."""

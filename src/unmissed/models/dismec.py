@@ -15,7 +15,7 @@ from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
-from unmissed.solvers.parameters import check_positive
+from unmissed.solvers.parameters import BlockSize, Count, NotNegative, Positive, Seed, Tolerance
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 _CHOICE = "choice/weighting"
@@ -46,15 +46,15 @@ class DiSMEC(OneVsRest):
     def __init__(
         self,
         *,
-        C: float = 1.0,
-        tol: float = 1e-3,
-        prune: float = 0.01,
+        C: Positive = 1.0,
+        tol: Tolerance = 1e-3,
+        prune: NotNegative = 0.01,
         unit_rows: bool = True,
         fit_bias: bool | Literal["free"] = True,
-        max_rounds: int = 50,
-        block_size: int = 256,
+        max_rounds: Count = 50,
+        block_size: BlockSize = 256,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.C = C
         self.tol = tol
@@ -75,7 +75,6 @@ class DiSMEC(OneVsRest):
 
     def _scaled(self, costs: Costs) -> Costs:
         """Multiply costs by C."""
-        check_positive("C", self.C)
         return Costs(*(float(self.C) * part for part in costs))
 
 
@@ -100,15 +99,15 @@ class PWDiSMEC(DiSMEC):
         *,
         weighting: WeightingName | Literal["auto"] = "tail",
         propensity: Propensity | None = None,
-        C: float = 1.0,
-        tol: float = 1e-3,
-        prune: float = 0.01,
+        C: Positive = 1.0,
+        tol: Tolerance = 1e-3,
+        prune: NotNegative = 0.01,
         unit_rows: bool = True,
         fit_bias: bool | Literal["free"] = True,
-        max_rounds: int = 50,
-        block_size: int = 256,
+        max_rounds: Count = 50,
+        block_size: BlockSize = 256,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         super().__init__(
             C=C,

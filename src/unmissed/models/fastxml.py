@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from unmissed.models.row_tree import RowForest
 from unmissed.models.rows import Rows
+from unmissed.solvers.parameters import Count, Positive, Seed, Tolerance
 
 
 class FastXML(RowForest):
@@ -25,15 +26,15 @@ class FastXML(RowForest):
     def __init__(
         self,
         *,
-        n_trees: int = 50,
-        max_leaf: int = 10,
-        leaf_labels: int = 10,
-        C: float = 1.0,
-        tol: float = 0.01,
-        max_steps: int = 10,
+        n_trees: Count = 50,
+        max_leaf: Count = 10,
+        leaf_labels: Count = 10,
+        C: Positive = 1.0,
+        tol: Tolerance = 0.01,
+        max_steps: Count = 10,
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_trees = n_trees
         self.max_leaf = max_leaf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from unmissed.propensity.weighting import WeightingName
 from unmissed.ranking import Ranking
 from unmissed.solvers.buffers import clean_scratch, lent_zeros, scratch
 from unmissed.solvers.node import MOST_COLUMNS, NodeRows, NodeSolver, NodeWeights
-from unmissed.solvers.parameters import check_positive, check_whole
+from unmissed.solvers.parameters import Count, IntegerRange, NotNegative, Positive, Seed, Tolerance
 
 _TASKS = 48  # per tree, about; also the number of pieces between which a killed training loses work
 _FIXED = 16  # a row of a node costs as much as this many columns more
@@ -190,18 +190,18 @@ class LabelTree(Model):
     def __init__(
         self,
         *,
-        n_trees: int = 3,
-        max_leaf: int = 100,
-        beam: int = 10,
+        n_trees: Count = 3,
+        max_leaf: Annotated[int, IntegerRange(1, MOST_COLUMNS)] = 100,
+        beam: Count = 10,
         weighting: WeightingName = "none",
         propensity: Propensity | None = None,
-        C: float = 1.0,
-        tol: float = 0.05,
-        prune: float = 0.1,
-        max_sweeps: int = 100,
+        C: Positive = 1.0,
+        tol: Tolerance = 0.05,
+        prune: NotNegative = 0.1,
+        max_sweeps: Count = 100,
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_trees = n_trees
         self.max_leaf = max_leaf
@@ -225,7 +225,6 @@ class LabelTree(Model):
         """Cluster all labels for one tree."""
 
     def _fit(self, rows: Rows, work: Work) -> None:
-        self._check()
         solver = NodeSolver(self.tol, self.prune, self.max_sweeps, self.random_state)
         positive, negative = self._costs(rows)
         waiting = [tree for tree in range(self.n_trees) if work.pieces.get(tree_key(tree)) is None]
@@ -251,15 +250,8 @@ class LabelTree(Model):
         trees_of = {task.key: task.tree for task in tasks}
         return {trees_of[piece.key]: open_clusters(piece) for piece in work.map(tasks, LabelRows(self, rows))}
 
-    def _check(self) -> None:
-        """Refuse parameters that make no tree."""
-        check_whole("n_trees", self.n_trees, 1)
-        check_whole("max_leaf", self.max_leaf, 1, MOST_COLUMNS)
-        check_whole("beam", self.beam, 1)
-
     def _costs(self, rows: Rows) -> tuple[npt.NDArray[np.float64], float]:
         """Return what a positive of each label costs, and what any other row costs."""
-        check_positive("C", self.C)
         propensity = default_propensity() if self.propensity is None else self.propensity
         found = costs(self.weighting, propensity.fit(rows.label_counts, rows.n_samples), rows.label_counts)
         if np.any(found.counter != 0):

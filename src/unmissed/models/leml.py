@@ -20,7 +20,7 @@ from unmissed.propensity import Propensity, default_propensity
 from unmissed.ranking import Ranking
 from unmissed.solvers.entries import LOSSES
 from unmissed.solvers.leml import Halves, State, advance, begin, make_halves
-from unmissed.solvers.parameters import check_count, check_positive, check_seed
+from unmissed.solvers.parameters import Count, Positive, Seed
 from unmissed.solvers.products import Floats, sparse_product, with_constant
 from unmissed.solvers.search import each_tile, largest_products
 
@@ -115,16 +115,16 @@ class LEML(Model):
         self,
         *,
         loss: Literal["squared", "logistic", "squared-hinge"] = "squared",
-        n_components: int = 100,
-        penalty: float = 1.0,
+        n_components: Count = 100,
+        penalty: Positive = 1.0,
         weighting: Literal["none", "unbiased"] = "none",
         propensity: Propensity | None = None,
         fit_bias: bool = True,
-        max_alternations: int = 10,
-        tol: float = 1e-3,
+        max_alternations: Count = 10,
+        tol: Positive = 1e-3,
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.loss = loss
         self.n_components = n_components
@@ -193,11 +193,6 @@ class LEML(Model):
             raise InputError(f"unknown weighting {self.weighting!r}; known: none, unbiased")
         if self.weighting == "unbiased" and self.loss != "squared":
             raise InputError(f"weighting='unbiased' needs the squared loss: with {self.loss} the halves are not convex")
-        check_count("n_components", self.n_components)
-        check_positive("penalty", self.penalty)
-        check_count("max_alternations", self.max_alternations)
-        check_positive("tol", self.tol)
-        check_seed(self.random_state)
 
     def _problem(self, rows: Rows, observed: sp.csr_matrix | None) -> Problem:
         self._check()
@@ -261,7 +256,10 @@ class LEML(Model):
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
         def one(rows: slice, first: int, scores: Floats) -> None:
-            row, label = np.nonzero(scores >= threshold)
+            above = scores >= threshold
+            if self.untrained_ is not None:
+                above &= ~self.untrained_[first : first + scores.shape[1]]
+            row, label = np.nonzero(above)
             found.append((row + rows.start, label + first))
 
         embedded = self.embed(X)

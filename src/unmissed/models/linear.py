@@ -20,6 +20,7 @@ from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.rescoring import ByLabel
 from unmissed.models.rows import check_k
 from unmissed.models.scanning import Ranker
+from unmissed.models.untrained import Counts, drop_untrained, hide_untrained, untrained_mask
 from unmissed.ranking import Ranking
 from unmissed.solvers.shard import Shard
 
@@ -115,18 +116,27 @@ class Linear(Model):
     tol: float
     n_jobs: int | None
     shards_: list[Shard]
+    ranked_shards_: list[Shard]
     by_label_: ByLabel | None
     ranker_: Ranker
 
     def _open(self, pieces: Pieces) -> None:
         read = partial(open_shard, n_features=self.n_features_in_)
         self.shards_ = list(walk_labels(self.n_labels_, pieces.get, read, _N_LABELS))
+        self.ranked_shards_ = [hide_untrained(shard, self.untrained_) for shard in self.shards_]
         self.by_label_ = None
-        self.ranker_ = Ranker(self.shards_, self.n_features_in_)
+        self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
 
     @classmethod
     def rank_once(
-        cls, params: Mapping[str, Any], pieces: Pieces, n_features: int, n_labels: int, X: Any, k: int
+        cls,
+        params: Mapping[str, Any],
+        pieces: Pieces,
+        n_features: int,
+        n_labels: int,
+        X: Any,
+        k: int,
+        counts: Counts | None = None,
     ) -> Ranking:
         """Return what `open` and `rank` would; a single row is ranked without Numba, from the weights alone."""
         model = cls(**params)
@@ -134,17 +144,23 @@ class Linear(Model):
         rows = model._checked(X)
         little = rows.shape[0] == 1 and rows.nnz * -(-n_labels // _LABELS) <= scoring.LITTLE
         if not (little and isinstance(pieces, OnDisk) and "numba" not in sys.modules):
-            return super().rank_once(params, pieces, n_features, n_labels, X, k)
+            return super().rank_once(params, pieces, n_features, n_labels, X, k, counts)
+        k = check_k(k, 1, n_labels)
+        untrained = untrained_mask(counts)
         try:
             weights = walk_labels(n_labels, partial(pieces.get, names=_SCORING), open_weights, _N_LABELS)
-            return scoring.rank_one(rows, weights, check_k(k))
+            shards = (hide_untrained(shard, untrained) for shard in weights)
+            best = scoring.rank_one(rows, shards, min(k, max(n_labels, 1)))
+            return drop_untrained(best, untrained).padded(k)
         except (IndexError, ValueError) as error:
             raise InputError(f"{pieces.path}: damaged: a piece has weights of a label that it does not have") from error
 
     def rank(
         self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100
     ) -> Ranking:
-        """Return the k best labels of each row with their scores; places beyond the number of labels are -1.
+        """Return the k highest-scoring labels of each row with their scores, padded with -1.
+
+        Labels without a training positive are never ranked.
 
         Parameters
         ----------
@@ -157,11 +173,12 @@ class Linear(Model):
         if candidates is None:
             return super().rank(X, k)
         self._check_fitted()
-        k, rows = check_k(k), self._checked(X)
-        proposed = candidates.rank(X, check_k(n_candidates)) if isinstance(candidates, Model) else candidates
+        rows = self._checked(X)
+        k = check_k(k, rows.shape[0], self.n_labels_)
+        proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates
         if self.by_label_ is None:
-            self.by_label_ = ByLabel.turn(self.shards_)
-        return self.by_label_.rank(rows, proposed, k, self.n_jobs)
+            self.by_label_ = ByLabel.turn(self.ranked_shards_)
+        return drop_untrained(self.by_label_.rank(rows, proposed, k, self.n_jobs), self.untrained_)
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)
@@ -169,7 +186,7 @@ class Linear(Model):
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
         self._check_fitted()
-        return scoring.decide(self._checked(X), self.shards_, self.n_labels_, threshold, self.n_jobs)
+        return scoring.decide(self._checked(X), self.ranked_shards_, self.n_labels_, threshold, self.n_jobs)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""

@@ -15,7 +15,7 @@ from unmissed.models.linear import Linear, label_key, shard_piece
 from unmissed.models.rows import Rows
 from unmissed.propensity import Costs, FromTable, Propensity
 from unmissed.solvers.design import LabelBlock
-from unmissed.solvers.shard import MOST_LABELS, Shard
+from unmissed.solvers.shard import Shard
 
 
 class Prepared(Protocol):
@@ -115,7 +115,7 @@ class OneVsRest(Linear):
     def _train(self, rows: Rows, first: int, work: Work) -> None:
         """Solve the label blocks that are not finished yet."""
         solver = self._solver()
-        size = check_block_size(self.block_size)
+        size = int(self.block_size)
         self._costs(rows.label_counts, rows.n_samples)  # refused before anything is laid out
         tasks = [
             BlockTask(first + begin, begin, min(begin + size, rows.n_labels)) for begin in range(0, rows.n_labels, size)
@@ -141,10 +141,3 @@ def check_new_labels(propensity: Propensity | None) -> None:
     """Refuse to train labels that came later where propensities are a table."""
     if isinstance(propensity, FromTable):
         raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
-
-
-def check_block_size(size: Any) -> int:
-    """Return the number of labels per piece, or refuse what is none."""
-    if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 1 <= size <= MOST_LABELS:
-        raise InputError(f"block_size must be a whole number from 1 to {MOST_LABELS}; got {size!r}")
-    return int(size)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from sys import float_info
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from unmissed.models.base import Model
 from unmissed.propensity import Propensity
+from unmissed.solvers.parameters import IntegerRange as IntegerRange
+from unmissed.solvers.parameters import NumberRange as NumberRange
+from unmissed.solvers.parameters import Range, ranges_of
 
 _ENTRY = re.compile(r"(?P<names>\w+(?:, \w+)*) : (?P<text>.+)")
 
@@ -23,6 +27,7 @@ class Parameter:
     default: Any
     help: str
     changes_result: bool
+    range: Range | None = None
 
     @property
     def is_propensity(self) -> bool:
@@ -30,8 +35,8 @@ class Parameter:
         return Propensity in (self.annotation, *get_args(self.annotation))
 
     def takes(self, value: Any) -> bool:
-        """Tell whether a value, as JSON holds it, can be one of this parameter; of types not known here all can."""
-        return _takes(self.annotation, value)
+        """Tell whether a value, as JSON holds it, has this parameter's type, if it is known here, and its range."""
+        return _takes(self.annotation, value) and (self.range is None or self.range.holds(value))
 
 
 def _takes(annotation: Any, value: Any) -> bool:
@@ -40,7 +45,7 @@ def _takes(annotation: Any, value: Any) -> bool:
     if get_origin(annotation) is Literal:
         return any(type(one) is type(value) and one == value for one in get_args(annotation))
     if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
     if annotation is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if annotation in (bool, str):
@@ -53,9 +58,11 @@ def parameters_of(cls: type[Model]) -> list[Parameter]:
     if cls.__init__ is object.__init__:
         return []
     hints = get_type_hints(cls.__init__)
-    texts = _texts(cls)
+    texts, ranges = _texts(cls), ranges_of(cls.__init__)
     return [
-        Parameter(name, hints.get(name, Any), one.default, texts.get(name, ""), name not in cls.no_effect)
+        Parameter(
+            name, hints.get(name, Any), one.default, texts.get(name, ""), name not in cls.no_effect, ranges.get(name)
+        )
         for name, one in inspect.signature(cls.__init__).parameters.items()
         if name != "self"
     ]

@@ -14,10 +14,9 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
 from unmissed.models.base import Certificate
 from unmissed.models.linear import Linear, shard_piece
-from unmissed.models.one_vs_rest import check_block_size
 from unmissed.models.rows import Rows
 from unmissed.solvers.joint import Joint, JointHinge, Judge, Mean, Proof, Weights, label_blocks
-from unmissed.solvers.parameters import check_flag, check_prune, check_rounds
+from unmissed.solvers.parameters import BlockSize, Count, NotNegative, Positive, Seed, Tolerance, check_flag
 from unmissed.solvers.shard import Shard
 
 _CERTIFICATE = "joint"
@@ -106,17 +105,17 @@ class PDSparse(Linear):
     def __init__(
         self,
         *,
-        l1: float = 0.3,
-        C: float = 10.0,
-        tol: float = 1e-2,
-        max_epochs: int = 200,
+        l1: NotNegative = 0.3,
+        C: Positive = 10.0,
+        tol: Tolerance = 1e-2,
+        max_epochs: Count = 200,
         early_stopping: bool = False,
-        prune: float = 0.0,
+        prune: NotNegative = 0.0,
         unit_rows: bool = True,
         fit_bias: bool = False,
-        block_size: int = 256,
+        block_size: BlockSize = 256,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.l1 = l1
         self.C = C
@@ -132,10 +131,7 @@ class PDSparse(Linear):
 
     def _fit(self, rows: Rows, work: Work) -> None:
         solver = JointHinge(self.l1, self.C, self.tol, self.fit_bias, self.random_state)
-        check_prune(self.prune)
-        check_rounds(self.max_epochs)
         check_flag("early_stopping", self.early_stopping)
-        size = check_block_size(self.block_size)
         if work.pieces.get(_CERTIFICATE) is not None:
             return
         work.plan(int(self.max_epochs))
@@ -170,7 +166,7 @@ class PDSparse(Linear):
         if stopper is not None and stopper.best is not None:
             weights, epochs = stopper.best.weights, stopper.best.epoch
             proof = problem.prove(weights)
-        self._leave(weights, proof, epochs, problem.n_labels, size, work)
+        self._leave(weights, proof, epochs, problem.n_labels, int(self.block_size), work)
         if kept_epoch:
             work.pieces.drop(_state_key(kept_epoch))
 

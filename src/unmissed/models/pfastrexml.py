@@ -15,7 +15,7 @@ from unmissed.matrices import rises
 from unmissed.models.pfastxml import PfastXML
 from unmissed.models.row_tree import Array, Arrays
 from unmissed.propensity import Propensity
-from unmissed.solvers.parameters import check_count, check_positive, check_share
+from unmissed.solvers.parameters import Count, Fraction, Positive, Seed, Tolerance
 from unmissed.solvers.row_tree import Growth, frozen
 
 _KEY = "tail"
@@ -74,18 +74,18 @@ class PfastreXML(PfastXML):
         self,
         *,
         propensity: Propensity | None = None,
-        gamma: float = 30.0,
-        alpha: float = 0.8,
-        candidates: int = 1000,
-        n_trees: int = 50,
-        max_leaf: int = 10,
-        leaf_labels: int = 10,
-        C: float = 1.0,
-        tol: float = 0.01,
-        max_steps: int = 10,
+        gamma: Positive = 30.0,
+        alpha: Fraction = 0.8,
+        candidates: Count = 1000,
+        n_trees: Count = 50,
+        max_leaf: Count = 10,
+        leaf_labels: Count = 10,
+        C: Positive = 1.0,
+        tol: Tolerance = 0.01,
+        max_steps: Count = 10,
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         super().__init__(
             propensity=propensity,
@@ -102,12 +102,6 @@ class PfastreXML(PfastXML):
         self.gamma = gamma
         self.alpha = alpha
         self.candidates = candidates
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_positive("gamma", self.gamma)
-        check_share("alpha", self.alpha)
-        check_count("candidates", self.candidates)
 
     def _tasks(self) -> list[Task]:
         return [*super()._tasks(), TailTask()]

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from unmissed.models.fastxml import FastXML
 from unmissed.models.rows import Rows
 from unmissed.propensity import Propensity, default_propensity
+from unmissed.solvers.parameters import Count, Positive, Seed, Tolerance
 
 
 class PfastXML(FastXML):
@@ -23,15 +24,15 @@ class PfastXML(FastXML):
         self,
         *,
         propensity: Propensity | None = None,
-        n_trees: int = 50,
-        max_leaf: int = 10,
-        leaf_labels: int = 10,
-        C: float = 1.0,
-        tol: float = 0.01,
-        max_steps: int = 10,
+        n_trees: Count = 50,
+        max_leaf: Count = 10,
+        leaf_labels: Count = 10,
+        C: Positive = 1.0,
+        tol: Tolerance = 0.01,
+        max_steps: Count = 10,
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         super().__init__(
             n_trees=n_trees,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from unmissed.models.one_vs_rest import OneVsRest
 from unmissed.propensity import Costs
-from unmissed.solvers.parameters import check_positive
+from unmissed.solvers.parameters import BlockSize, Count, NotNegative, Positive, Seed, Tolerance
 from unmissed.solvers.sparse_hinge import SparseHinge
 
 
@@ -38,17 +38,17 @@ class PPDSparse(OneVsRest):
     def __init__(
         self,
         *,
-        l1: float = 0.2,
-        C: float = 0.5,
+        l1: NotNegative = 0.2,
+        C: Positive = 0.5,
         loss: Literal["squared-hinge", "hinge"] = "squared-hinge",
-        tol: float = 1e-3,
-        prune: float = 0.01,
+        tol: Tolerance = 1e-3,
+        prune: NotNegative = 0.01,
         unit_rows: bool = True,
         fit_bias: bool = True,
-        max_rounds: int = 100,
-        block_size: int = 256,
+        max_rounds: Count = 100,
+        block_size: BlockSize = 256,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.l1 = l1
         self.C = C
@@ -74,6 +74,5 @@ class PPDSparse(OneVsRest):
         )
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        check_positive("C", self.C)
         costs = np.full(len(label_counts), float(self.C))
         return Costs(costs, np.zeros_like(costs), costs)

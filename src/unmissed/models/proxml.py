@@ -10,6 +10,7 @@ from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
 from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
 from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
+from unmissed.solvers.parameters import BlockSize, Count, NotNegative, Positive, Seed, Tolerance
 
 
 class ProXML(OneVsRest):
@@ -38,17 +39,17 @@ class ProXML(OneVsRest):
     def __init__(
         self,
         *,
-        l1: float = 1.0,
+        l1: Positive = 1.0,
         weighting: WeightingName = "none",
         propensity: Propensity | None = None,
-        tol: float = 1e-3,
-        prune: float = 0.0,
+        tol: Tolerance = 1e-3,
+        prune: NotNegative = 0.0,
         unit_rows: bool = True,
         fit_bias: bool = True,
-        max_rounds: int = 200,
-        block_size: int = 256,
+        max_rounds: Count = 200,
+        block_size: BlockSize = 256,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.l1 = l1
         self.weighting = weighting

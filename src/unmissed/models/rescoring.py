@@ -60,11 +60,4 @@ class ByLabel:
 
         for _ in Threads(n_jobs).each(some, range(0, X.shape[0], _ROWS)):
             pass
-        best = Ranking.sort(proposed, scores).top(k)
-        missing = k - best.k
-        if missing <= 0:
-            return best
-        pads = ((0, 0), (0, missing))
-        return Ranking(
-            np.pad(best.labels, pads, constant_values=-1), np.pad(best.scores, pads, constant_values=-np.inf)
-        )
+        return Ranking.sort(proposed, scores).top(k).padded(k)

@@ -17,7 +17,6 @@ from unmissed.models.base import Model
 from unmissed.models.rows import Rows
 from unmissed.ranking import Ranking
 from unmissed.solvers.crew import Crew
-from unmissed.solvers.parameters import check_count, check_positive, check_seed, check_tol
 from unmissed.solvers.row_tree import Growth, Tree, csr_arrays
 
 _LAYOUT = {
@@ -127,19 +126,11 @@ class RowForest(Model):
         """Return what each label counts for in orders, nDCG and leaves."""
 
     def _fit(self, rows: Rows, work: Work) -> None:
-        self._check_parameters()
         gains = self._gains(rows).astype(np.float32)
         executor = work.executor
         n_cores = executor.n_jobs if isinstance(executor, Threads) else 1
         ground = Ground(rows, gains, self.max_leaf, self.leaf_labels, self.C, self.max_steps, self.tol, n_cores)
         work.run(self._tasks(), ground)
-
-    def _check_parameters(self) -> None:
-        for name in ("n_trees", "max_leaf", "leaf_labels", "max_steps"):
-            check_count(name, getattr(self, name))
-        check_positive("C", self.C)
-        check_tol(self.tol)
-        check_seed(self.random_state)
 
     def _tasks(self) -> list[Task]:
         return [TreeTask(number, int(self.random_state)) for number in range(self.n_trees)]

@@ -17,6 +17,8 @@ from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.matrices import LARGEST, check_X, check_Y
 
+_MOST_PADDING = 2**28  # bytes of a ranking beyond the number of labels
+
 
 class Stored(NamedTuple):
     """Where a store is, and the digest of what it held."""
@@ -115,8 +117,17 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     return scaled
 
 
-def check_k(k: Any) -> int:
-    """Return k, the number of places of a ranking, or refuse what is not a number of places."""
+def check_k(k: Any, n_samples: int, n_labels: int) -> int:
+    """Return k, the number of labels per row, or refuse what is no such number.
+
+    A k beyond the number of labels pads, and is refused where padding alone would take more than 256 MiB.
+    """
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= LARGEST:
         raise InputError(f"k is a whole number of places, at least 1 and at most {LARGEST}; got {k!r}")
+    n_bytes = 8 * n_samples * (int(k) - n_labels)
+    if n_bytes > _MOST_PADDING:
+        raise InputError(
+            f"k is {k:,}, and there are {n_labels:,} labels: padding {n_samples:,} rows would take "
+            f"{n_bytes / 2**30:,.1f} GiB; lower k to {n_labels:,}"
+        )
     return int(k)

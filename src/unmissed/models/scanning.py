@@ -65,6 +65,8 @@ class Ranker:
         """Tell whether there are weights enough beside what points to them: not with a million labels of few each."""
         n_labels = sum(shard.n_labels for shard in self._shards)
         n_weights = sum(shard.weights.size for shard in self._shards)
+        if all(np.isneginf(shard.bias).all() for shard in self._shards):
+            return False  # no label can be ranked
         pointers = _POINTERS * self._n_features * -(-n_labels // _CHUNK)
         return pointers <= 2**26 + 8 * n_weights and n_weights < 2**32  # places in lists have 32 bits
 
@@ -74,12 +76,14 @@ class Scan:
 
     def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
         labels = _survey(shards)
-        n_chunks = max(round(len(labels.sizes) / _CHUNK), 1)  # a few labels more are no chunk of their own
-        chosen = np.array_split(np.argsort(-labels.sizes, kind="stable"), n_chunks)
-        chunk_of = np.empty(len(labels.sizes), np.int32)
+        order = np.argsort(-labels.sizes, kind="stable")
+        order = order[labels.bias[order] > -np.inf]  # a bias of -inf: the label is never ranked
+        n_chunks = max(round(len(order) / _CHUNK), 1)  # a few labels more are no chunk of their own
+        chosen = np.array_split(order, n_chunks)
+        chunk_of = np.full(len(labels.sizes), n_chunks, np.int32)
         for number, names in enumerate(chosen):
             chunk_of[names] = number
-        counts = np.zeros((n_chunks, n_features), np.int64)
+        counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_features), np.int64)
         for shard in shards:
             count_shard(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
         firsts = np.cumsum([0, *(len(names) for names in chosen)])[:-1].tolist()

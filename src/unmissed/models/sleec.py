@@ -17,7 +17,7 @@ from unmissed.models.base import Model
 from unmissed.models.rows import Rows
 from unmissed.ranking import Ranking
 from unmissed.solvers.kmeans import cluster_rows, nearest_cluster
-from unmissed.solvers.parameters import check_count, check_positive, check_seed
+from unmissed.solvers.parameters import Count, NotNegative, Positive, Seed
 from unmissed.solvers.products import Floats, sparse_product
 from unmissed.solvers.search import Search, make_search, unit_rows
 from unmissed.solvers.sleec import ClusterSolver
@@ -165,18 +165,18 @@ class SLEEC(Model):
     def __init__(
         self,
         *,
-        n_components: int = 100,
-        n_learners: int = 5,
-        cluster_size: int = 6000,
-        neighbours: int = 100,
-        votes: int = 25,
-        penalty: float = 1.0,
-        sparsity: float = 1e-3,
-        projections: int = 20,
+        n_components: Count = 100,
+        n_learners: Count = 5,
+        cluster_size: Count = 6000,
+        neighbours: Count = 100,
+        votes: Count = 25,
+        penalty: Positive = 1.0,
+        sparsity: NotNegative = 1e-3,
+        projections: Count = 20,
         search: Literal["exact", "hnsw"] = "exact",
         unit_rows: bool = True,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_components = n_components
         self.n_learners = n_learners
@@ -209,12 +209,6 @@ class SLEEC(Model):
         work.run(tasks, Given(rows, given.solver, self.cluster_size, self.random_state, of_row))
 
     def _solver(self) -> ClusterSolver:
-        for name in ("n_components", "n_learners", "cluster_size", "neighbours", "votes", "projections"):
-            check_count(name, getattr(self, name))
-        check_positive("penalty", self.penalty)
-        if self.sparsity != 0:
-            check_positive("sparsity", self.sparsity)
-        check_seed(self.random_state)
         make_search(self.search, np.zeros((1, 1), np.float32))  # refused before the work, not after it
         return ClusterSolver(
             self.n_components, self.neighbours, self.projections, float(self.penalty), float(self.sparsity)
@@ -250,15 +244,16 @@ class SLEEC(Model):
         labels = np.full((X.shape[0], k), -1, np.int32)
         best = np.full((X.shape[0], k), -np.inf, np.float32)
         threads = Threads(self.n_jobs)
+        votes = min(self.votes, len(self.row_labels_[0]) - 1)  # there are no more training rows than that
         for begin in range(0, X.shape[0], _BATCH):
             rows = slice(begin, begin + _BATCH)
-            found = [learner.neighbours(X[rows], self.votes, threads) for learner in self.learners_]
+            found = [learner.neighbours(X[rows], votes, threads) for learner in self.learners_]
             self._count(np.ascontiguousarray(np.hstack(found)), labels[rows], best[rows], threads)
         return Ranking(labels, best)
 
     def _count(self, found: npt.NDArray[np.int32], labels: Any, best: Any, threads: Threads) -> None:
         starts, held = self.row_labels_
-        share = 1 / max(found.shape[1], 1)
+        share = 1 / (self.votes * len(self.learners_))
 
         def one(begin: int) -> None:
             rows = slice(begin, begin + _VOTERS)

@@ -142,7 +142,7 @@ def _check_clusters(piece: Piece, clusters: Clusters, n_labels: int) -> None:
     n = clusters.n_nodes
     if n == 0 or any(len(getattr(clusters, name)) != n for name in ("ends", "children", "n_children")):
         raise piece.damaged("its nodes do not fit together")
-    if not np.array_equal(np.sort(clusters.labels), np.arange(n_labels)):
+    if len(clusters.labels) != n_labels or not np.array_equal(np.sort(clusters.labels), np.arange(n_labels)):
         raise piece.damaged(f"it does not hold each of {n_labels} labels once")
     if clusters.begins[0] != 0 or clusters.ends[0] != n_labels:
         raise piece.damaged("its root does not hold all labels")

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,10 +45,25 @@ def comma_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, 
 
 def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
     """Give one JSON object per row: its number or id, and its labels with names and scores, best first."""
-    for row, (labels, scores) in enumerate(_rows(ranking)):
-        listed = [label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
+    for entry in row_entries(run, ranking, ids):
+        yield json.dumps(entry, ensure_ascii=False)
+
+
+def row_entries(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Give each row as JSON shows it: `row` or `id`, `labels`, and `no_known_words` for a text without any."""
+    for row, (labels, scores, no_known_words) in enumerate(_rows(ranking)):
+        listed = [_label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
         name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
-        yield json.dumps({**name, "labels": listed}, ensure_ascii=False)
+        yield {**name, "labels": listed, **({"no_known_words": True} if no_known_words else {})}
+
+
+def known_words_note(n_without: int, n_samples: int) -> str | None:
+    """Return what to say of texts without a known word, or None if there are none."""
+    if not n_without:
+        return None
+    if n_samples == 1:
+        return "no known words: the run knows no word of this text, so there is nothing to rank"
+    return f"no known words in {n_without:,} of {n_samples:,} texts; they get no labels"
 
 
 WRITERS = (".tsv", ".csv", ".jsonl")
@@ -63,7 +79,7 @@ def file_lines(
     return (table_lines if suffix == ".tsv" else comma_lines)(run, ranking, ids, guarded=not raw)
 
 
-def label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
+def _label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
     """Return a ranked label as JSON shows it."""
     names = run.label_names
     return {"label": names[label] if names else label, "name": run.name_of(label), "score": score}
@@ -78,10 +94,11 @@ def cut(ranking: Ranking, threshold: float | None) -> Ranking:
     return replace(ranking, labels=np.where(kept, ranking.labels, -1), scores=scores)
 
 
-def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float]]]:
-    """Give labels and scores of each row."""
+def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float], bool]]:
+    """Give labels and scores of each row, and whether it is a text without a known word."""
     for part in [ranking] if isinstance(ranking, Ranking) else ranking:
-        yield from zip(part.labels.tolist(), part.scores.tolist(), strict=True)
+        flags = repeat(False, part.n_samples) if part.no_known_words is None else part.no_known_words.tolist()
+        yield from zip(part.labels.tolist(), part.scores.tolist(), flags, strict=True)
 
 
 def _fields(
@@ -90,7 +107,7 @@ def _fields(
     """Give the fields of each line, texts as `cell` makes them; numbers stay numbers."""
     names, titles = run.label_names, run.label_titles
     yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
-    for row, (labels, scores) in enumerate(_rows(ranking)):
+    for row, (labels, scores, _) in enumerate(_rows(ranking)):
         for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
             if label < 0:
                 break

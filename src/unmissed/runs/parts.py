@@ -83,7 +83,8 @@ def predict_parts(
     check_features(run, store, dataset.n_features, dataset.feature_names)
     rows = Rows(dataset.X, dataset.Y, store=Stored.of(dataset))
     seal = _seal(run)
-    name = hashlib.sha256(f"{seal} {dataset.digest} {check_k(k)}".encode()).hexdigest()[:12]
+    k = check_k(k, rows.n_samples, run.n_labels)
+    name = hashlib.sha256(f"{seal} {dataset.digest} {k}".encode()).hexdigest()[:12]
     parts = Path(out).absolute().parent / f".{Path(out).name}.{name}.parts"
     tasks = [PartTask(begin, min(begin + PART, rows.n_samples), k) for begin in range(0, rows.n_samples, PART)]
     labels = np.full((rows.n_samples, k), -1, np.int32)

@@ -17,7 +17,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Shared, Task, Work, peak_bytes
 from unmissed.kernels.vectors import LANES
 from unmissed.models.base import Model
-from unmissed.models.one_vs_rest import OneVsRest, check_block_size
+from unmissed.models.one_vs_rest import OneVsRest
 
 TASKS = 4  # calibration tasks: enough for an interval
 _STUDENT = 3.182  # the 0.975 quantile of Student's t with TASKS - 1 degrees of freedom
@@ -209,7 +209,7 @@ def _plan(
     n_workers, n_threads = workers
     if n_workers < 1 or n_threads < 1:
         raise InputError(f"a plan is for at least 1 worker with 1 thread; got {n_workers} with {n_threads}")
-    size = check_block_size(model.block_size)
+    size = int(model.block_size)
     n_tasks = math.ceil(sizes.n_labels / size)
     core = seconds.times(sizes.n_labels)
     rounds = math.ceil(n_tasks / (n_workers * n_threads))

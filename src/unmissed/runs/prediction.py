@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scipy import sparse
 
 from unmissed.archive import MANIFEST
@@ -81,27 +80,23 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
     """Return the k best labels of each row, ranked in batches, so that memory does not grow with the rows.
 
     `rows` are a matrix or texts; texts may come from an iterator or line by line, and then tell themselves how far it
-    is.
+    is. Texts without a known word get no labels, as in `Run.rank`.
     """
-    k = check_k(k)
     if isinstance(rows, Iterator | TextLines):
-        parts = [Ranking(np.empty((0, k), np.int32), np.empty((0, k), np.float32))]
-        parts += [run.rank(texts, k) for texts in _batches(rows, batch)]
-        labels, scores = (np.concatenate([getattr(one, name) for one in parts]) for name in ("labels", "scores"))
-        return Ranking(labels, scores).of_names(run.label_names)
+        k = check_k(k, 1, run.n_labels)
+        return Ranking.join([run.rank(texts, k) for texts in _batches(rows, batch)], k).of_names(run.label_names)
     n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
-    labels = np.full((n_samples, k), -1, dtype=np.int32)
-    scores = np.full((n_samples, k), -np.inf, dtype=np.float32)
+    k = check_k(k, n_samples, run.n_labels)
+    parts = []
     for first in range(0, n_samples, batch):
-        part = run.rank(rows[first : first + batch], k)
-        labels[first : first + batch], scores[first : first + batch] = part.labels, part.scores
+        parts.append(run.rank(rows[first : first + batch], k))
         progress(min(first + batch, n_samples), n_samples)
-    return Ranking(labels, scores).of_names(run.label_names)
+    return Ranking.join(parts, k).of_names(run.label_names)
 
 
 def predict_lines(run: Run, rows: TextLines, k: int = 5, threshold: float | None = None) -> Iterator[Ranking]:
     """Give the k best labels of lines of text batch by batch, each as soon as it is ranked."""
-    k = check_k(k)
+    k = check_k(k, 1, run.n_labels)
     for texts in rows:
         yield cut(run.rank(texts, k), threshold)
 

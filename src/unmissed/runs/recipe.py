@@ -76,7 +76,8 @@ class Recipe:
                 raise InputError(f"{self.method} has no parameter {name!r}; the run is damaged or of a later version")
             made[name] = from_description(value) if known[name].is_propensity else value
             if not known[name].is_propensity and not known[name].takes(value):
-                raise InputError(f"{self.method} cannot have {_short(value)} for {name}; the run is damaged")
+                expected = "" if known[name].range is None else f", expected {known[name].range}"
+                raise InputError(f"{self.method} cannot have {_short(value)} for {name}{expected}; the run is damaged")
         return made
 
     def differences(self, other: Recipe) -> list[str]:

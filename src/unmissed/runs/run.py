@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,30 @@ import numpy.typing as npt
 from unmissed.archive import MANIFEST, open_archive, read_json
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
+from unmissed.data.text import KIND as TEXT_KIND
 from unmissed.errors import InputError, did_you_mean
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
+from unmissed.models.untrained import Counts
 from unmissed.propensity import Propensity, default_propensity, fit_parts
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
 from unmissed.runs.recipe import Recipe
+
+
+class Suggestions(list[tuple[str, float]]):
+    """Names and scores of the best labels of a text, best first.
+
+    Parameters
+    ----------
+    pairs : names and scores
+    no_known_words : whether the text has no word that the run knows, so that there is nothing to suggest
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, float]] = (), *, no_known_words: bool = False) -> None:
+        super().__init__(pairs)
+        self.no_known_words = no_known_words
 
 
 class Run:
@@ -81,7 +97,9 @@ class Run:
         cls = find_model(self.recipe.method)
         pieces = self.folder.pieces(self.manifest, verify=self.verify)
         try:
-            return cls.open(self.recipe.constructor_params(), pieces, self.n_features, self.n_labels)
+            params = self.recipe.constructor_params()
+            self._check_sizes()
+            return cls.open(params, pieces, self.n_features, self.n_labels, self._counts)
         except InputError as error:
             if str(self.folder) in str(error):
                 raise
@@ -124,6 +142,12 @@ class Run:
         self._check_number("feature names", names, self.n_features)
         return names
 
+    @property
+    def _counts(self) -> Counts | None:
+        """The label counts of training as models take them; None if they are unknown."""
+        counts = self.label_counts
+        return None if counts is None else Counts(counts, max(part.n_samples for part in self.parts))
+
     def propensities(self, model: Propensity | None = None) -> npt.NDArray[np.float64]:
         """Return p of every label from its training count: by `model`, else the recipe's, else the default one."""
         counts = self.label_counts
@@ -150,29 +174,40 @@ class Run:
         )
 
     def rank(self, rows: Any, k: int = 5) -> Ranking:
-        """Return the k best labels of each row; `rows` is a matrix, a text, or several texts."""
-        return self.model.rank(self.features_of(rows), k)
+        """Return the k best labels of each row; `rows` is a matrix, a text, or several texts.
+
+        A text without a known word gets no labels, and `no_known_words` of the ranking says so. Known are words that
+        training has given a weight: not those of every training text. Rows of a matrix are ranked even if they are
+        zero.
+        """
+        features = self.features_of(rows)
+        return _only_known(self.model.rank(features, k), rows, features)
 
     def rank_once(self, rows: Any, k: int = 5) -> Ranking:
         """Return what `rank` does, for a process that ranks once and ends: no more of the model is read than needed."""
         model = find_model(self.recipe.method)
         pieces = self.folder.pieces(self.manifest, verify=self.verify)
-        features = self.features_of(rows)
-        return model.rank_once(self.recipe.constructor_params(), pieces, self.n_features, self.n_labels, features, k)
+        params, features = self.recipe.constructor_params(), self.features_of(rows)
+        self._check_sizes()
+        ranking = model.rank_once(params, pieces, self.n_features, self.n_labels, features, k, self._counts)
+        return _only_known(ranking, rows, features)
 
-    def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> list[tuple[str, float]]:
+    def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> Suggestions:
         """Return the most readable names and scores of the k best labels of a text, best first.
 
-        With `threshold`, only labels whose score is at least that. Scores are no probabilities: of linear methods they
-        are margins.
+        With `threshold`, only labels whose score is at least that. Scores are not probabilities: those of linear
+        methods are margins. A text without a known word gets an empty list, whose `no_known_words` is true.
         """
         best = self.rank([text], k)
         pairs = zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True)
-        return [
-            (self.name_of(label), score)
-            for label, score in pairs
-            if label >= 0 and (threshold is None or score >= threshold)
-        ]
+        return Suggestions(
+            (
+                (self.name_of(label), score)
+                for label, score in pairs
+                if label >= 0 and (threshold is None or score >= threshold)
+            ),
+            no_known_words=best.n_no_known_words > 0,
+        )
 
     def features_of(self, rows: Any) -> Any:
         """Return the features of texts; a matrix is returned as it is."""
@@ -221,6 +256,21 @@ class Run:
             every.append(arrays)
         return every
 
+    def _check_sizes(self) -> None:
+        """Refuse numbers of labels and features that the run's files contradict, before arrays of such sizes are made.
+
+        Label counts, and names, are checked when they are read. A run without them has at least a byte per label.
+        """
+        if self.label_counts is None and self.label_names is None and self.n_labels > (size := self.folder.n_bytes()):
+            raise InputError(f"{self.folder}: says {self.n_labels} labels, and has {size} bytes; the run is damaged")
+        place, kind, array = self.folder.features, FEATURES_KIND, "feature_names_ends"
+        if self.recipe.text is not None:
+            place, kind, array = self.folder.text, TEXT_KIND, "idf"
+        if place.exists():
+            found = open_archive(place, kind, names=(array,))[1].get(array)
+            if found is None or found.size != self.n_features:
+                raise InputError(f"{place}: does not name {self.n_features} features; the run is damaged")
+
     def _check_number(self, what: str, names: list[str] | None, expected: int) -> None:
         if names is not None and len(names) != expected:
             raise InputError(f"{self.folder}: has {len(names)} {what} for {expected}; the run is damaged")
@@ -233,6 +283,11 @@ class Run:
         if len(joined) != self.n_labels:
             raise InputError(f"{self.folder}: has {len(joined)} {name} for {self.n_labels} labels; the run is damaged")
         return joined
+
+
+def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
+    """Return the ranking without labels for texts that have no features; a matrix is ranked as it is."""
+    return ranking if features is rows else ranking.without_known_words(np.diff(features.indptr) == 0)
 
 
 def open_run(path: str | os.PathLike[str], *, verify: bool = False) -> Run:

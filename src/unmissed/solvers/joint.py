@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from unmissed.execution import Threads
 from unmissed.kernels import joint as kernels
-from unmissed.solvers.parameters import check_flag, check_not_negative, check_positive, check_seed, check_tol
+from unmissed.solvers.parameters import NotNegative, Positive, Seed, Tolerance, check_flag, check_ranges
 
 _LOAD = 0.7  # how full the table of v may become
 _ROWS = 256  # rows that a thread scores at a time
@@ -39,18 +39,15 @@ class JointHinge:
     With `fit_bias` a constant feature 1 is added, penalised like the others.
     """
 
-    l1: float = 0.3
-    C: float = 10.0
-    tol: float = 1e-2
+    l1: NotNegative = 0.3
+    C: Positive = 10.0
+    tol: Tolerance = 1e-2
     fit_bias: bool = False
-    random_state: int = 0
+    random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_not_negative("l1", self.l1)
-        check_positive("C", self.C)
-        check_tol(self.tol)
+        check_ranges(self, type(self))
         check_flag("fit_bias", self.fit_bias)
-        check_seed(self.random_state)
 
 
 class Table:

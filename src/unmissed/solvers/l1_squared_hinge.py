@@ -15,16 +15,14 @@ import numpy.typing as npt
 from unmissed.solvers.design import Rows
 from unmissed.solvers.l1_label import L1Buffers, L1Label, L1Problem
 from unmissed.solvers.label_by_label import LabelByLabel, Solved, SparseSolver
-from unmissed.solvers.parameters import check_positive
+from unmissed.solvers.parameters import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class L1SquaredHinge(SparseSolver):
     """Solve label blocks; the bias is penalised like the other weights."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("l1", self.l1)
+    l1: Positive = 0.1
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedL1SquaredHinge:
         """Lay out X (CSR, float32, canonical), or some of its rows (rising), for all blocks of labels."""

@@ -13,14 +13,7 @@ from unmissed.solvers.buffers import scratch
 from unmissed.solvers.builder import ShardBuilder
 from unmissed.solvers.columns import Columns
 from unmissed.solvers.design import Design, LabelBlock, Rows, lay_out
-from unmissed.solvers.parameters import (
-    check_flag,
-    check_not_negative,
-    check_prune,
-    check_rounds,
-    check_seed,
-    check_tol,
-)
+from unmissed.solvers.parameters import Count, NotNegative, Seed, Tolerance, check_flag, check_ranges
 from unmissed.solvers.shard import Shard
 from unmissed.solvers.twins import Twins, seed_of
 
@@ -36,20 +29,16 @@ class SparseSolver(ABC):
     constant feature 1 has a weight b. Weights smaller than `prune` become 0 after training.
     """
 
-    l1: float = 0.1
-    tol: float = 1e-3
-    prune: float = 0.0
+    l1: NotNegative = 0.1
+    tol: Tolerance = 1e-3
+    prune: NotNegative = 0.0
     fit_bias: bool = True
-    max_rounds: int = 200
-    random_state: int = 0
+    max_rounds: Count = 200
+    random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_not_negative("l1", self.l1)
-        check_tol(self.tol)
-        check_prune(self.prune)
+        check_ranges(self, type(self))
         check_flag("fit_bias", self.fit_bias)
-        check_rounds(self.max_rounds)
-        check_seed(self.random_state)
 
     @abstractmethod
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> LabelByLabel:

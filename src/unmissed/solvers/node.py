@@ -18,7 +18,7 @@ from unmissed.kernels.node_lanes import all_scores, best_bias, dual_objective, r
 from unmissed.solvers.buffers import scratch
 from unmissed.solvers.design import Design, lay_out
 from unmissed.solvers.label import half_inverse
-from unmissed.solvers.parameters import check_prune, check_rounds, check_seed, check_tol
+from unmissed.solvers.parameters import Count, NotNegative, Seed, Tolerance, check_ranges
 
 MOST_COLUMNS = 112  # classifiers of a node; more lanes gain nothing
 _STEP = 16  # lanes come in multiples of this, so that few kinds of them are compiled
@@ -73,16 +73,13 @@ class NodeSolver:
     Weights smaller than `prune` become 0 after training; the gap is that of the solution before.
     """
 
-    tol: float = 0.05
-    prune: float = 0.1
-    max_sweeps: int = 100
-    random_state: int = 0
+    tol: Tolerance = 0.05
+    prune: NotNegative = 0.1
+    max_sweeps: Count = 100
+    random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_tol(self.tol)
-        check_prune(self.prune)
-        check_rounds(self.max_sweeps, "max_sweeps")
-        check_seed(self.random_state)
+        check_ranges(self, type(self))
 
     def lay_out(self, X: Any, rows: npt.NDArray[np.int64], seed: int) -> tuple[Design, npt.NDArray[np.int64]]:
         """Lay out rows of X (rising) in random order; return them with the number of the row at each place."""

@@ -1,27 +1,93 @@
-"""Checks of the parameters that solvers share; each names the parameter as users write it."""
+"""Ranges of parameters: declared once, in a parameter's type, and checked when it is fitted and when a run is opened.
+
+`C: Positive` is `C: Annotated[float, NumberRange(0, above=True)]`. `check_ranges` checks all parameters of a model or
+of a solver; a refusal names the parameter as users write it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
 from unmissed.errors import InputError
+from unmissed.matrices import LARGEST
+from unmissed.solvers.shard import MOST_LABELS
 
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """The integers from `least` to `most`, both included."""
+
+    least: int
+    most: int = int(LARGEST)
+
+    def __str__(self) -> str:
+        return f"an integer from {self.least} to {self.most}"
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is an integer in the range."""
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return whole and self.least <= int(value) <= self.most
+
+
+@dataclass(frozen=True)
+class NumberRange:
+    """The finite numbers from `least` to `most`; with `above`, without `least` itself."""
+
+    least: float
+    most: float = inf
+    above: bool = False
+
+    def __str__(self) -> str:
+        if self.above:
+            return f"a number above {self.least:g}"
+        bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:g}"
+        return f"a number{bounds}"
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is a finite number in the range."""
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if not number or not self.least <= value <= self.most or abs(value) > _LARGEST_FLOAT:
+            return False
+        return not (self.above and value == self.least)
+
+
+Range = IntegerRange | NumberRange
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
 LEAST_TOL = 1e-6
-_MOST_SEED = 2**62  # the numbers of labels and epochs are added to it in 64 bits
+"""The smallest relative duality gap that float32 weights can certify."""
+
+Count = Annotated[int, IntegerRange(1)]
+BlockSize = Annotated[int, IntegerRange(1, MOST_LABELS)]
+Seed = Annotated[int, IntegerRange(0, 2**62 - 1)]  # the numbers of labels and epochs are added to it in 64 bits
+Positive = Annotated[float, NumberRange(0, above=True)]
+NotNegative = Annotated[float, NumberRange(0)]
+Fraction = Annotated[float, NumberRange(0, 1)]
+Tolerance = Annotated[float, NumberRange(LEAST_TOL)]
 
 
-def check_positive(name: str, value: Any) -> None:
-    """Refuse what is not a positive, finite number."""
-    if not _is_number(value) or not 0 < value < np.inf:
-        raise InputError(f"{name} must be a positive number; got {value!r}")
+@cache
+def ranges_of(declared: Callable[..., Any]) -> dict[str, Range]:
+    """Return the range of each parameter whose type declares one; of a constructor or of a dataclass."""
+    try:
+        hints = get_type_hints(declared, include_extras=True)
+    except NameError:  # a class made inside a function: its types cannot be found again
+        return {}
+    found = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: one for name, many in found.items() for one in many if isinstance(one, IntegerRange | NumberRange)}
 
 
-def check_not_negative(name: str, value: Any) -> None:
-    """Refuse what is not a finite number of at least 0."""
-    if not _is_number(value) or not 0 <= value < np.inf:
-        raise InputError(f"{name} must be a number, at least 0; got {value!r}")
+def check_ranges(owner: Any, declared: Callable[..., Any]) -> None:
+    """Refuse the first parameter of `owner` that is outside the range that its type declares."""
+    for name, one in ranges_of(declared).items():
+        value = getattr(owner, name)
+        if not one.holds(value):
+            raise InputError(f"{name} must be {one}; got {value!r}")
 
 
 def check_flag(name: str, value: Any) -> None:
@@ -30,58 +96,7 @@ def check_flag(name: str, value: Any) -> None:
         raise InputError(f"{name} must be True or False; got {value!r}")
 
 
-def check_tol(tol: Any) -> None:
-    """Refuse a relative gap that weights of float32 cannot reach."""
-    check_positive("tol", tol)
-    if tol < LEAST_TOL:
-        raise InputError(f"tol must be at least {LEAST_TOL:g}, what float32 weights can certify; got {tol!r}")
-
-
-def check_prune(prune: Any) -> None:
-    """Refuse a threshold below 0."""
-    if not _is_number(prune) or not prune >= 0:
-        raise InputError(f"prune must be at least 0; got {prune!r}")
-
-
-def check_rounds(max_rounds: Any, name: str = "max_rounds") -> None:
-    """Refuse a number of rounds that lets nothing happen."""
-    check_whole(name, max_rounds, 1)
-
-
-def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse what is not a whole number of at least `least` and at most `most`."""
-    if not _is_whole(value) or value < least or (most is not None and value > most):
-        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{name} must be a whole number, {bounds}; got {value!r}")
-
-
-def check_share(name: str, value: Any) -> None:
-    """Refuse what is not a number from 0 to 1."""
-    if not _is_number(value) or not 0 <= value <= 1:
-        raise InputError(f"{name} must be a number from 0 to 1; got {value!r}")
-
-
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    if not _is_whole(value) or value < least:
-        raise InputError(f"{name} must be a whole number, at least {least}; got {value!r}")
-
-
-def check_seed(random_state: Any) -> None:
-    """Refuse a seed that is not a whole number of at most 62 bits."""
-    if not _is_whole(random_state) or not 0 <= random_state < _MOST_SEED:
-        raise InputError(f"random_state must be a whole number, at least 0 and below 2^62; got {random_state!r}")
-
-
 def check_bias(fit_bias: Any) -> None:
     """Refuse a kind of bias that does not exist."""
     if not (isinstance(fit_bias, bool) or (isinstance(fit_bias, str) and fit_bias == "free")):
         raise InputError(f"fit_bias must be True, False or 'free'; got {fit_bias!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

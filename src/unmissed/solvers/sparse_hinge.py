@@ -16,6 +16,7 @@ from unmissed.errors import InputError
 from unmissed.kernels.hinge_label import solve_hinge_label
 from unmissed.solvers.design import Rows
 from unmissed.solvers.label_by_label import LabelByLabel, Solved, SparseSolver
+from unmissed.solvers.parameters import Count, NotNegative
 
 LOSSES = ("squared-hinge", "hinge")
 
@@ -25,8 +26,8 @@ class SparseHinge(SparseSolver):
     """Solve label blocks. `loss` is "hinge" or "squared-hinge"; l1 leaves the bias alone, half its square is added."""
 
     loss: str = "hinge"
-    prune: float = 0.01
-    max_rounds: int = 100
+    prune: NotNegative = 0.01
+    max_rounds: Count = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,7 +22,7 @@ from unmissed.solvers.design import Design, LabelBlock, lay_out
 from unmissed.solvers.dual_ascent import DualAscent, Starts
 from unmissed.solvers.label import Label
 from unmissed.solvers.packed import Packed
-from unmissed.solvers.parameters import check_bias, check_prune, check_rounds, check_seed, check_tol
+from unmissed.solvers.parameters import Count, NotNegative, Seed, Tolerance, check_bias, check_ranges
 from unmissed.solvers.rounded import Rounded
 from unmissed.solvers.shard import Shard
 from unmissed.solvers.twins import Twins, seed_of
@@ -37,18 +37,15 @@ class SquaredHinge:
     for rows of another typical length the threshold is divided by it.
     """
 
-    tol: float = 1e-3
-    prune: float = 0.01
+    tol: Tolerance = 1e-3
+    prune: NotNegative = 0.01
     fit_bias: bool | str = True
-    max_rounds: int = 50
-    random_state: int = 0
+    max_rounds: Count = 50
+    random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_tol(self.tol)
-        check_prune(self.prune)
+        check_ranges(self, type(self))
         check_bias(self.fit_bias)
-        check_rounds(self.max_rounds)
-        check_seed(self.random_state)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
         """Lay out X (CSR, float32, canonical), or some of its rows (rising), for all blocks of labels."""
