@@ -15,6 +15,7 @@ from tests.cli.speaking import refused, said
 from tests.runs.corpora import PARAMS, small_corpus, write_texts
 from unmissed.cli.app import run as app_run
 from unmissed.data import Dataset, TextFeatures, load, write_store, write_xmc
+from unmissed.errors import InputError
 from unmissed.ranking import Ranking, digest_names
 from unmissed.runs import open_run, predict, train
 
@@ -201,6 +202,15 @@ def test_what_a_threshold_left_out_is_not_counted(text_run, tmp_path, capsys):
     assert npz.startswith("2 rows, 1 label, at most 2 each; 1 row without any: ")
     found = json.loads(said(capsys, *words, between, "--out", out, "--json"))
     assert (found["n_samples"], found["n_suggestions"], found["n_rows_without_suggestion"]) == (2, 1, 1)
+
+
+def test_several_texts_get_a_list_of_suggestions_each(text_run):
+    texts = ["cod and net", "court"]
+    for given in (texts, tuple(texts), np.array(texts), iter(texts)):
+        assert text_run.suggest(given, 2) == [text_run.suggest(text, 2) for text in texts]
+    assert text_run.suggest([]) == []
+    with pytest.raises(InputError, match="suggest takes a text or several texts; text 1 is int"):
+        text_run.suggest(["cod", 3])
 
 
 def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path, capsys):

@@ -82,14 +82,110 @@ def test_gradients_pass_gradcheck(name, form):
     assert torch.autograd.gradcheck(lambda s: criterion(s, target), scores.clone().requires_grad_())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_loss_has_the_dtype_of_the_logits(name, dtype):
+def test_the_loss_has_the_dtype_of_the_logits_and_at_least_float32(name, dtype):
     scores, Y = problem(dtype)
     for kind in (torch.tensor(Y), torch.tensor(Y) > 0, torch.tensor(Y).long()):
         loss = module(name)(scores, kind)
-        assert loss.dtype == dtype
+        assert loss.dtype == torch.promote_types(dtype, torch.float32)
         assert torch.isfinite(loss)
+
+
+def exact(name, scores, target, propensities=P, **settings):
+    """Return loss and gradient in float64 of logits as they are."""
+    leaf = scores.detach().double().requires_grad_()
+    loss = module(name, torch.as_tensor(propensities, dtype=torch.float64), **settings)(leaf, target)
+    loss.backward()
+    return loss.detach(), leaf.grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("form", ["dense", "indices"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_logits_of_16_bits_give_the_exact_loss_and_gradient_rounded_once(name, form, reduction, dtype):
+    scores, Y = problem(dtype, rows=12_000)  # the sum over them exceeds the largest float16
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    value, gradient = exact(name, scores, target, targets=form, reduction=reduction)
+    leaf = scores.clone().requires_grad_()
+    loss = module(name, targets=form, reduction=reduction)(leaf, target)
+    size = scores.double().abs().sum() / (scores.numel() if reduction == "mean" else 1)
+    assert loss.item() == pytest.approx(value.item(), rel=1e-5, abs=1e-6 * size.item())
+    loss.backward()
+    assert leaf.grad.dtype == dtype
+    step = torch.finfo(dtype)
+    torch.testing.assert_close(leaf.grad.double(), gradient, rtol=step.eps, atol=step.tiny * step.eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("form", ["dense", "indices"])
+def test_autocast_trains_with_the_exact_loss(form, dtype):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(3, len(P))
+    rows, (_, Y) = torch.randn(12_000, 3), problem(rows=12_000)
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    with torch.autocast("cpu", dtype=dtype):
+        logits = layer(rows)
+        loss = module("UnbiasedBCEWithLogitsLoss", targets=form)(logits, target)
+    assert logits.dtype == dtype
+    assert loss.dtype == torch.float32
+    value, _ = exact("UnbiasedBCEWithLogitsLoss", logits, target, targets=form)
+    assert loss.item() == pytest.approx(value.item(), rel=1e-5)
+    (loss * 65536).backward()  # what GradScaler begins with; no finite float16
+    assert torch.isfinite(layer.weight.grad).all()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_half_leaves_small_propensities_as_they_are(name):
+    scores, Y = problem(torch.float16)
+    criterion = module(name, 1e-8).half()
+    assert criterion.propensities == torch.tensor(1e-8)
+    value, _ = exact(name, scores, torch.tensor(Y), 1e-8)
+    assert float(criterion(scores, torch.tensor(Y))) == pytest.approx(float(value), rel=1e-5)
+    assert module(name, torch.tensor([0.1], dtype=torch.float16)).propensities.dtype == torch.float32
+    assert criterion.double().propensities.dtype == torch.float64
+    assert criterion.to("meta", torch.bfloat16).propensities.device.type == "meta"
+
+
+def test_a_propensity_that_float32_cannot_hold_is_refused_unless_it_is_clipped():
+    with pytest.raises(InputError, match=r"a propensity is 1e-40, too small for float32; give max_inverse"):
+        modules.UnbiasedHingeLoss([0.5, 1e-40])
+    scores, Y = problem(torch.float32)
+    assert torch.isfinite(modules.UnbiasedHingeLoss(1e-40, max_inverse=100)(scores, torch.tensor(Y)))
+
+
+@pytest.mark.parametrize("wrong", [2, 0.5, -1, float("nan")])
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_dense_target_that_is_neither_0_nor_1_is_refused(name, wrong):
+    scores, Y = problem(torch.float32)
+    target = torch.tensor(Y)
+    target[3, 1] = wrong
+    with pytest.raises(InputError, match=f"a dense target is {wrong:g}; expected 0 or 1"):
+        module(name)(scores, target)
+
+
+def test_where_targets_cannot_be_read_a_wrong_one_makes_the_loss_nan():
+    torch.compiler.reset()
+    scores, Y = problem(torch.float32)
+    wrong = torch.tensor(Y)
+    wrong[3, 1] = 0.5
+    criterion = module("UnbiasedHingeLoss")
+    compiled = torch.compile(criterion, backend="eager", fullgraph=True)
+    assert torch.isnan(compiled(scores, wrong))
+    each = torch.func.vmap(criterion)(scores, wrong)
+    assert torch.isnan(each).nonzero().tolist() == [[3]]
+
+
+@pytest.mark.parametrize("form", ["dense", "indices"])
+def test_vmap_gives_the_gradients_of_each_row(form):
+    scores, Y = problem(torch.float32)
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    criterion = module("UnbiasedHingeLoss", targets=form, reduction="sum")
+    each = torch.func.vmap(torch.func.grad(criterion))(scores, target)
+    leaf = scores.clone().requires_grad_()
+    criterion(leaf, target).backward()
+    torch.testing.assert_close(each, leaf.grad)
 
 
 def test_a_device_without_data_takes_the_module_too():

@@ -6,6 +6,9 @@
 Every module evaluates l- on all logits and adds l+ - l- where a label is present, so label indices never become a dense
 matrix of targets. Unbiased losses of a network that can fit its training set may fall without bound (see the page of
 derivations): `max_inverse`, weight decay or early stopping keep them in hand.
+
+Losses are computed and returned in float32 at least, also for float16 and bfloat16 logits and under autocast: 1/p and
+sums over many labels exceed what 16 bits hold. Gradients have the dtype of the logits.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError, UnmissedError
@@ -48,9 +52,9 @@ class PropensityLoss(nn.Module):
     Parameters
     ----------
     propensities
-        The chance that a true label was written down: one number, or one per label. Kept as the buffer `propensities`,
-        so that it moves with the module and is in its state_dict. A tensor keeps its dtype, other values take torch's
-        default one.
+        The probability that a true label is observed: one number, or one per label. Kept as the buffer `propensities`,
+        which moves with the module and is in its state_dict. A tensor of float32 or float64 keeps its dtype, other
+        values take torch's default one. The buffer stays float32 or finer: `module.half()` does not change it.
     reduction
         "mean" over rows and labels, "sum", or "none", as in `torch.nn`.
     max_inverse
@@ -58,7 +62,9 @@ class PropensityLoss(nn.Module):
     targets
         What `forward` takes beside logits of shape (..., n_labels): "dense" 0/1 targets of the same shape and any
         dtype, or "indices", integers of shape (..., width) that name the present labels, padded with -1; a label that
-        is named twice counts once.
+        is named twice counts once. Theorem 1 does not define a loss of soft targets: a dense target that is neither 0
+        nor 1 is refused. Where reading the targets would stall an accelerator or break a compiled graph, the loss is
+        nan instead. Bool targets need no check.
     """
 
     propensities: Tensor
@@ -76,11 +82,7 @@ class PropensityLoss(nn.Module):
             raise InputError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         if targets not in ("dense", "indices"):
             raise InputError(f"targets must be 'dense' or 'indices', not {targets!r}")
-        given = propensities if isinstance(propensities, Tensor) else None
-        inverse_propensities(propensities if given is None else given.detach().cpu().double().numpy(), max_inverse)
-        if given is None or not given.is_floating_point():
-            given = torch.as_tensor(propensities, dtype=torch.get_default_dtype())
-        self.register_buffer("propensities", given.detach().clone())
+        self.register_buffer("propensities", _checked_buffer(propensities, max_inverse))
         self.reduction = reduction
         self.max_inverse = max_inverse
         self.targets = targets
@@ -95,10 +97,11 @@ class PropensityLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of the logits against dense targets or label indices."""
+        logits = logits.to(_at_least_float32(logits.dtype))
         inverse = self.propensities.reciprocal()
         if self.max_inverse is not None:
             inverse = inverse.clamp(max=self.max_inverse)
-        inverse = inverse.to(logits.dtype)  # last, so that coarse logits do not coarsen 1/p twice
+        inverse = inverse.to(logits.dtype)  # last, so that 1/p is not rounded twice
         if inverse.ndim and logits.shape[-1] != inverse.shape[0]:
             raise InputError(f"logits of {logits.shape[-1]} labels, but {inverse.shape[0]} propensities")
         absent = self.negative(logits)
@@ -111,10 +114,19 @@ class PropensityLoss(nn.Module):
         clip = "" if self.max_inverse is None else f", max_inverse={self.max_inverse:g}"
         return f"reduction={self.reduction!r}, targets={self.targets!r}{clip}"
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PropensityLoss:
+        """Move or convert the module, but keep the propensities in float32 or finer."""
+        before = self.propensities
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        after = self.propensities
+        if after.dtype != _at_least_float32(after.dtype):
+            self.propensities = before.to(after.device)
+        return self
+
     def _dense(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
         if target.shape != logits.shape:
             raise InputError(f"targets of shape {tuple(target.shape)}, logits of shape {tuple(logits.shape)}")
-        loss = absent + target.to(logits.dtype) * self.difference(logits, inverse)
+        loss = absent + self._zero_one(target, logits.dtype) * self.difference(logits, inverse)
         if self.reduction == "none":
             return loss
         return loss.mean() if self.reduction == "mean" else loss.sum()
@@ -122,7 +134,7 @@ class PropensityLoss(nn.Module):
     def _indexed(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
         if target.is_floating_point() or target.shape[:-1] != logits.shape[:-1]:
             raise InputError(f"label indices must be integers of shape (rows, width), not {tuple(target.shape)}")
-        if logits.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere gather refuses them itself
+        if _can_read(target):  # elsewhere gather refuses them itself
             self._check_indices(target, logits.shape[-1])
         ordered = target.long().sort(dim=-1).values  # a label that is named twice then stands beside itself
         again = torch.zeros_like(ordered, dtype=torch.bool)
@@ -138,11 +150,52 @@ class PropensityLoss(nn.Module):
         return total / logits.numel() if self.reduction == "mean" else total
 
     @staticmethod
+    def _zero_one(target: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return targets as floats; others than 0 and 1 are refused, or become nan where they cannot be read."""
+        present = target.to(dtype)
+        if target.dtype == torch.bool:
+            return present
+        valid = (target == 0) | (target == 1)
+        if _can_read(target) and not _all(valid):
+            wrong = float(target[~valid][0])
+            raise InputError(f"a dense target is {wrong:g}; expected 0 or 1 (soft targets have no unbiased loss)")
+        return torch.where(valid, present, torch.full_like(present, torch.nan))
+
+    @staticmethod
     def _check_indices(target: Tensor, n_labels: int) -> None:
-        wrong = (target < PADDING) | (target >= n_labels)
-        if bool(wrong.any()):
-            first = int(target[wrong][0])
+        valid = (target >= PADDING) & (target < n_labels)
+        if not _all(valid):
+            first = int(target[~valid][0])
             raise InputError(f"label index {first}; expected 0 to {n_labels - 1}, or {PADDING} where a place is empty")
+
+
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _checked_buffer(propensities: npt.ArrayLike | Tensor, max_inverse: float | None) -> Tensor:
+    """Return propensities as a tensor of float32 or finer; refuse a p that is too small for float32."""
+    given = propensities.detach() if isinstance(propensities, Tensor) else None
+    values = propensities if given is None else given.cpu().double().numpy()
+    inverse = inverse_propensities(values, max_inverse)
+    if inverse.size and inverse.max() > 1 / np.finfo(np.float32).tiny:
+        raise InputError(f"a propensity is {1 / inverse.max():g}, too small for float32; give max_inverse")
+    if given is None or not given.is_floating_point():
+        given = torch.as_tensor(propensities, dtype=_at_least_float32(torch.get_default_dtype()))
+    return given.to(_at_least_float32(given.dtype)).clone()
+
+
+def _can_read(tensor: Tensor) -> bool:
+    """Tell whether looking at values neither waits for a device nor breaks a graph that is being captured."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _all(valid: Tensor) -> bool:
+    """Tell whether all are valid; True where values cannot be read, as inside `torch.func.vmap`."""
+    try:
+        return bool(valid.all())
+    except RuntimeError:
+        return True
 
 
 class UnbiasedBCEWithLogitsLoss(PropensityLoss):

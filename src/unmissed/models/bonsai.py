@@ -11,7 +11,7 @@ from unmissed.execution import Work
 from unmissed.models.label_clusters import Clusters, Directions, by_means, grow, label_directions
 from unmissed.models.label_tree import LabelTree
 from unmissed.models.rows import Rows, scale_rows
-from unmissed.propensity import Propensity
+from unmissed.propensity import PropensityLike
 from unmissed.propensity.weighting import WeightingName
 from unmissed.solvers.node import MOST_COLUMNS
 from unmissed.solvers.parameters import Count, IntegerRange, NotNegative, Positive, Seed, Tolerance
@@ -44,7 +44,7 @@ class Bonsai(LabelTree):
         max_leaf: Annotated[int, IntegerRange(1, MOST_COLUMNS)] = 100,
         beam: Count = 10,
         weighting: WeightingName = "none",
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         C: Positive = 1.0,
         tol: Tolerance = 0.01,
         prune: NotNegative = 0.01,

@@ -20,7 +20,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Limits
 from unmissed.metrics import Conventions, Evaluation
 from unmissed.metrics.conventions import RERANK_DEPTH, Policy
-from unmissed.propensity import Jain, Propensity, default_propensity, describe
+from unmissed.propensity import Jain, Propensity, PropensityLike, as_propensity, default_propensity, describe
 from unmissed.runs.beside import beside_published, check_claims
 from unmissed.runs.bouts import RANKING, Bout, Stage, no_stage, settle, write_warm_rows
 from unmissed.runs.contenders import Contender, folder_name, read_contenders
@@ -57,7 +57,7 @@ class Comparison:
     contenders: Sequence[Contender] = field(default_factory=read_contenders)
     scores: Mapping[str, PathLike] = field(default_factory=dict)
     baseline: str = BASELINE
-    propensity: Propensity | None = None
+    propensity: PropensityLike | None = None
     k: Sequence[int] = (1, 3, 5)
     n_resamples: int = 1000
     level: float = 0.95
@@ -113,9 +113,9 @@ def compare(
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
         data = prepare(train, test, folder / "data", how.name, text, reading)
         truth = keep_truth(test, data, reading)
-    how = replace(how, propensity=how.propensity or _usual(data.recognised))
+    propensity = _usual(data.recognised) if how.propensity is None else as_propensity(how.propensity)
     write_warm_rows(data.train, data.folder / "warm")
-    trials = _Trials(data, how, folder)
+    trials = _Trials(data, how, propensity, folder)
     entries = [_entry(one, settle(trials.bout(one), trials.wanted(one), how.limits, stage)) for one in how.contenders]
     earlier = Earlier([], {}, {})
     if not how.only:
@@ -125,7 +125,7 @@ def compare(
     entries += [_entry(*one) for one in earlier.methods]
     with stage("measuring"):
         files = _files({**earlier.scores, **how.scores}, folder, entries)
-        results = _results(entries, data, how, truth, files)
+        results = _results(entries, data, how, propensity, truth, files)
     results["kept"] = [*(one.key for one, _ in earlier.methods), *earlier.scores]
     results["left_out"] = earlier.left_out
     write_json(folder / RESULTS, results)
@@ -137,6 +137,7 @@ class _Trials(NamedTuple):
 
     data: Prepared
     how: Comparison
+    propensity: Propensity
     folder: Path
 
     @property
@@ -146,9 +147,8 @@ class _Trials(NamedTuple):
 
     def bout(self, contender: Contender) -> Bout:
         """Return what a method's process does."""
-        assert self.how.propensity is not None  # compare has set it
         place = self.folder / "methods" / contender.folder
-        return Bout(contender, self.how.propensity, self.data.folder, place, self.depth, self.how.n_jobs)
+        return Bout(contender, self.propensity, self.data.folder, place, self.depth, self.how.n_jobs)
 
     def wanted(self, contender: Contender) -> dict[str, Any]:
         """Return what decides a method's ranking: its recipe, the data and the depth."""
@@ -274,13 +274,17 @@ def _files(scores: Mapping[str, PathLike], folder: Path, entries: list[dict[str,
 
 
 def _results(
-    entries: list[dict[str, Any]], data: Prepared, how: Comparison, truth: Path, files: Mapping[str, Path]
+    entries: list[dict[str, Any]],
+    data: Prepared,
+    how: Comparison,
+    propensity: Propensity,
+    truth: Path,
+    files: Mapping[str, Path],
 ) -> dict[str, Any]:
     """Measure all rankings plainly and as the authors do, and set them beside each other and beside the paper."""
     stores = (truth, data.folder / "train")
-    assert how.propensity is not None  # compare has set it
     conventions = Conventions(unseen_labels=how.unseen_labels)
-    plainly = Measuring(how.k, how.propensity, conventions, None, how.n_resamples, how.level, how.seed)
+    plainly = Measuring(how.k, propensity, conventions, None, how.n_resamples, how.level, how.seed)
     judge = Judge(*stores, plainly)
     again = Judge(*stores, replace(plainly, conventions=replace(conventions, rerank=True)))
     found = {key: judge.measure(path) for key, path in files.items()}
@@ -300,14 +304,14 @@ def _results(
         "version": VERSION,
         "settings": {
             "k": list(how.k),
-            "propensity": describe(how.propensity) if not hasattr(how.propensity, "values") else {"model": "table"},
+            "propensity": describe(propensity) if not hasattr(propensity, "values") else {"model": "table"},
             "conventions": plainly.conventions.describe(),
             "interval": {"level": how.level, "resamples": how.n_resamples, "seed": how.seed},
             "limits": how.limits._asdict(),
             "n_jobs": how.n_jobs,
         },
         "made_with": {**versions(), "machine": platform.machine(), "cores": os.cpu_count()},
-        "data": {**_describe_data(data, how.propensity), "unknown_policy": how.unseen_labels},
+        "data": {**_describe_data(data, propensity), "unknown_policy": how.unseen_labels},
         "baseline": baseline,
         "best": best,
         "methods": entries,

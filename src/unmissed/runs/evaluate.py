@@ -17,10 +17,10 @@ from unmissed.data.forms import holds_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, evaluate, merge
-from unmissed.metrics.conventions import RERANK_DEPTH
+from unmissed.metrics.scoring import needed_depth
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Constant, FromTable, Propensity, default_propensity, describe
+from unmissed.propensity import Constant, FromTable, Propensity, as_propensity, default_propensity, describe
 from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 from unmissed.runs.scores import read_ranking
@@ -51,6 +51,7 @@ class Measuring:
     def __post_init__(self) -> None:
         if self.missing_rows not in get_args(MissingRows):
             raise InputError(f"unknown missing_rows {self.missing_rows!r}; known: {', '.join(get_args(MissingRows))}")
+        object.__setattr__(self, "propensity", as_propensity(self.propensity))
 
 
 def evaluate_ranking(
@@ -126,7 +127,9 @@ class Judge:
     def read(self, file: PathLike) -> RankedRows:
         """Read a ranking or a file of scores; one without all rows of the truth is refused, unless told otherwise."""
         wanted = self._known.wanted._replace(ids=self._ids)
-        found = read_ranking(file, wanted, _depth(self.measuring, self._pairs), **self._reading)
+        found = read_ranking(
+            file, wanted, needed_depth(self.measuring.k, self.measuring.conventions, self._pairs), **self._reading
+        )
         found.ranking.check_names(self._known.wanted.names, self._source)
         if found.ranking.rows_digest is not None:
             found.ranking.check_rows(self._ids(), str(self._truth))
@@ -285,14 +288,6 @@ def _training_labels(
 def _row_ids(truth: PathLike, reading: Reading) -> list[str] | None:
     """Return the ids of the truth's rows, read when a ranking names rows by theirs."""
     return reading.label_lists(truth)[1] if holds_text(truth) else None
-
-
-def _depth(measuring: Measuring, pairs: npt.NDArray[np.int64] | None) -> int:
-    """Return how many places of a row can be looked at: those of the largest k, and as many as filtering may take."""
-    deepest = max([*measuring.k, RERANK_DEPTH if measuring.conventions.rerank else 1])
-    return deepest + (
-        0 if pairs is None or not len(pairs) else int(np.unique(pairs[:, 0], return_counts=True)[1].max())
-    )
 
 
 def _origin(propensity: Propensity) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
 from unmissed.models.untrained import Counts
-from unmissed.propensity import Propensity, default_propensity, fit_parts
+from unmissed.propensity import PropensityLike, as_propensity, fit_parts
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
 from unmissed.runs.recipe import Recipe
@@ -148,17 +148,17 @@ class Run:
         counts = self.label_counts
         return None if counts is None else Counts(counts, max(part.n_samples for part in self.parts))
 
-    def propensities(self, model: Propensity | None = None) -> npt.NDArray[np.float64]:
+    def propensities(self, model: PropensityLike | None = None) -> npt.NDArray[np.float64]:
         """Return p of every label from its training count: by `model`, else the recipe's, else the default one."""
         counts = self.label_counts
         if counts is None:
             raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
         if model is None:
             try:
-                model = self.recipe.propensity or default_propensity()
+                model = self.recipe.propensity
             except InputError as error:
                 raise InputError(f"{self.folder}: {error}") from error
-        return fit_parts(model, counts, [(part.n_labels, part.n_samples) for part in self.parts])
+        return fit_parts(as_propensity(model), counts, [(part.n_labels, part.n_samples) for part in self.parts])
 
     def like(self) -> Dataset:
         """Return a data set without rows that has the training set's columns, for `load(path, like=...)`."""
@@ -192,22 +192,44 @@ class Run:
         ranking = model.rank_once(params, pieces, self.n_features, self.n_labels, features, k, self._counts)
         return _only_known(ranking, rows, features)
 
-    def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> Suggestions:
+    @overload
+    def suggest(  # type: ignore[overload-overlap]  # a str is an Iterable[str] too
+        self, text: str, k: int = 5, *, threshold: float | None = None
+    ) -> Suggestions: ...
+
+    @overload
+    def suggest(self, text: Iterable[str], k: int = 5, *, threshold: float | None = None) -> list[Suggestions]: ...
+
+    def suggest(
+        self, text: str | Iterable[str], k: int = 5, *, threshold: float | None = None
+    ) -> Suggestions | list[Suggestions]:
         """Return the most readable names and scores of the k best labels of a text, best first.
 
-        With `threshold`, only labels whose score is at least that. Scores are not probabilities: those of linear
-        methods are margins. A text without a known word gets an empty list, whose `no_known_words` is true.
+        Several texts give a list with one such list per text. With `threshold`, only labels whose score is at least
+        that; scores are not probabilities: those of linear methods are margins. A text without a known word gets an
+        empty list, whose `no_known_words` is true.
         """
-        best = self.rank([text], k)
-        pairs = zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True)
-        return Suggestions(
-            (
-                (self.name_of(label), score)
-                for label, score in pairs
-                if label >= 0 and (threshold is None or score >= threshold)
-            ),
-            no_known_words=best.n_no_known_words > 0,
-        )
+        if not isinstance(text, str):
+            return self._suggest_each(list(text), k, threshold)
+        return self._suggest_each([text], k, threshold)[0]
+
+    def _suggest_each(self, texts: list[str], k: int, threshold: float | None) -> list[Suggestions]:
+        wrong = next((place for place, one in enumerate(texts) if not isinstance(one, str)), None)
+        if wrong is not None:
+            raise InputError(f"suggest takes a text or several texts; text {wrong} is {type(texts[wrong]).__name__}")
+        best = self.rank(texts, k)
+        unknown = [False] * len(texts) if best.no_known_words is None else best.no_known_words.tolist()
+        return [
+            Suggestions(
+                (
+                    (self.name_of(label), score)
+                    for label, score in zip(labels, scores, strict=True)
+                    if label >= 0 and (threshold is None or score >= threshold)
+                ),
+                no_known_words=without,
+            )
+            for labels, scores, without in zip(best.labels.tolist(), best.scores.tolist(), unknown, strict=True)
+        ]
 
     def features_of(self, rows: Any) -> Any:
         """Return the features of texts; a matrix is returned as it is."""
