@@ -6,10 +6,12 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
 
 from tests.runs.corpora import small_corpus
 from unmissed.data import write_xmc
 from unmissed.errors import InputError
+from unmissed.metrics import Difference
 from unmissed.propensity import Constant, Jain
 from unmissed.ranking import Ranking
 from unmissed.studies import missing
@@ -66,7 +68,21 @@ def test_beliefs_are_what_their_names_say():
     assert believe("B x 2", SMALL, counts, left, 1000).values == pytest.approx(Jain(0.55, 3.0).fit(counts, 1000))
     assert believe("fitted to what is left", SMALL, counts, left, 1000).values == pytest.approx(Jain().fit(left, 1000))
     assert sorted(believe("shuffled", SMALL, counts, left, 1000).values) == pytest.approx(sorted(true))
-    assert believe("one for all", SMALL, counts, left, 1000) == Constant(111 / np.sum(counts / true))
+    one = believe("one for all", SMALL, counts, left, 1000)
+    assert isinstance(one, Constant)
+    assert np.sum(counts * true) / one.p == pytest.approx(counts.sum())  # expected observed counts, corrected
+    assert 1 / one.p == pytest.approx(np.average(1 / true, weights=counts * true))  # the mean over observed labels
+
+
+def test_intervals_over_seeds_are_students():
+    values = [0.010, 0.013, 0.019]
+    rows = [Difference(value, value, value, 1.0) for value in values]  # no spread over rows
+    found = missing._over_seeds(rows)
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (found["low"], found["high"]) == pytest.approx(tuple(expected))
+    assert found["value"] == pytest.approx(0.014)
+    alone = missing._over_seeds([Difference(0.01, 0.008, 0.012, 1.0)])
+    assert (alone["low"], alone["high"]) == pytest.approx((0.008, 0.012))
 
 
 def test_the_study_writes_its_page_and_trains_nothing_twice(tmp_path, monkeypatch):
@@ -88,6 +104,9 @@ def test_the_study_writes_its_page_and_trains_nothing_twice(tmp_path, monkeypatc
     assert again["training"] == study["training"]
     with pytest.raises(InputError, match="other settings"):
         study_missing(*paths, out, Settings(seeds=2), name="tiny", workers=1)
+    monkeypatch.setattr(missing, "VERSION", missing.VERSION + 1)
+    with pytest.raises(InputError, match="other settings: version"):
+        study_missing(*paths, out, SMALL, name="tiny", workers=1)
 
 
 def made_up(right, others, *, error=0.01, plain=0.2):

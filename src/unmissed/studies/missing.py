@@ -33,6 +33,7 @@ METHOD = "pw-dismec"
 PLAIN = "none"
 RIGHT = "right"
 DEPTH = 5
+VERSION = 2  # of what trainings mean; folders of another one are not continued
 MEASURES = (f"P@{DEPTH}", f"recall@{DEPTH} of tail labels")
 Floats = npt.NDArray[np.float64]
 
@@ -79,12 +80,23 @@ def believe(name: str, settings: Settings, counts: Any, left: Any, n_samples: in
     if name == "fitted to what is left":
         return FromTable(Jain(settings.a, settings.b).fit(left, n_samples))
     if name == "one for all":
-        return Constant(float(np.sum(counts) / np.sum(counts / true)))  # the mean of 1/p over marks is right
+        return Constant(share_kept(counts, true))
     if name == "shuffled":
         return FromTable(np.random.default_rng(0).permutation(true))
     which, _, factor = name.partition(" x ")
     scale = {"A": (float(factor), 1.0), "B": (1.0, float(factor))}[which]
     return FromTable(Jain(settings.a * scale[0], settings.b * scale[1]).fit(counts, n_samples))
+
+
+def share_kept(counts: npt.ArrayLike, p: npt.ArrayLike) -> float:
+    """Return the share of true labels that is observed in expectation: sum n p / sum n, n the true label counts.
+
+    It is also the one p for all labels that leaves the total of corrected counts unbiased: n p labels are observed in
+    expectation, so sum n p / p_all = sum n holds for p_all = sum n p / sum n. In other words 1/p_all is the mean of 1/p
+    over *observed* labels. The mean of 1/p over true labels, sum (n/p) / sum n, would give rare labels too much weight.
+    """
+    n = np.asarray(counts, dtype=np.float64)
+    return float(np.sum(n * np.asarray(p)) / np.sum(n)) if n.any() else 1.0
 
 
 class Rows(NamedTuple):
@@ -154,7 +166,7 @@ def run_study(
     out: Path, data: Prepared, settings: Settings, *, workers: int | None = None, progress: Progress = silent
 ) -> dict[str, Any]:
     """Train what is missing, measure, and write `study.json`; a folder of other settings or data is refused."""
-    claim(out, {**_plain(asdict(settings)), "data": [data.train.digest, data.test.digest]})
+    claim(out, {"version": VERSION, **_plain(asdict(settings)), "data": [data.train.digest, data.test.digest]})
     pieces = OnDisk(out / "trainings")
     pieces.clean()
     cells = cells_of(settings)
@@ -177,7 +189,7 @@ def run_study(
         "settings": _plain(asdict(settings)),
         "made_with": versions(),
         "data": {"name": data.name, "n_train": n, "n_test": data.test.n_samples, "n_labels": counts.size},
-        "kept": float((counts * p).sum() / max(counts.sum(), 1)),
+        "kept": share_kept(counts, p),
         "training": _training(rankings, data, settings),
         "estimates": measure_estimates(shown, data.test.Y, p, assumed, settings.n_resamples),
         "tracking": _tracking(rankings, data, p, settings),
@@ -222,10 +234,16 @@ def _training(rankings: Mapping[Cell, Ranking], data: Prepared, settings: Settin
 
 
 def _over_seeds(differences: list[Any]) -> dict[str, float]:
-    """Return the mean over seeds; its interval joins the spread over rows and that over seeds."""
+    """Return the mean over seeds with a 95 % interval, which joins the spread over rows and that over seeds.
+
+    The spread over seeds is that of a mean of few values with unknown variance: Student's t, n - 1 degrees of freedom.
+    """
+    from scipy.stats import t
+
     values = np.array([one.value for one in differences])
     within = float(np.mean([(one.high - one.low) / 2 for one in differences]))
-    between = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    n = len(values)
+    between = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     half = float(np.hypot(within, between))
     return {"value": float(values.mean()), "low": float(values.mean()) - half, "high": float(values.mean()) + half}
 
