@@ -115,6 +115,15 @@ def test_what_is_no_score_matrix_is_refused(scores, message):
         Ranking.from_scores(np.zeros((1, 1)), 0)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_tensor_of_scores_is_ranked_whatever_its_dtype(dtype):
+    torch = pytest.importorskip("torch")
+    scores = torch.rand((4, 6), generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype)).requires_grad_()
+    found, expected = Ranking.from_scores(scores, 3), Ranking.from_scores(scores.detach().double().numpy(), 3)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
 def test_labels_as_listed_keep_their_order_and_lower_only_what_stands_against_it():
     ranking = Ranking.as_listed([[3, 1, 2, -1]], [[0.5, 0.5, 0.5, -np.inf]])
     assert ranking.labels.tolist() == [[3, 1, 2, -1]]

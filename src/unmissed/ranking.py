@@ -92,13 +92,14 @@ class Ranking:
         """Keep the k best labels of each row of a score matrix (n_samples, n_labels), sparse or dense.
 
         Of a sparse matrix the stored entries are candidates, whatever their score, and nothing else is; of a dense one
-        every label. A score of -inf says that a label is none.
+        every label. A score of -inf says that a label is none. A dense matrix may be an array, a data frame or a
+        PyTorch tensor, also one of bfloat16 or on an accelerator.
         """
         if k < 1:
             raise InputError(f"a ranking keeps at least 1 place, not {k}")
         if sparse.issparse(scores):
             return cls.sort(*_best_stored(canonical_csr(scores, "the score matrix"), k))
-        dense = np.asarray(scores)
+        dense = _as_array(scores)
         if dense.ndim != 2 or dense.dtype.kind not in "biuf":
             raise InputError(
                 f"scores are a matrix of numbers, rows by labels, not {dense.dtype} of shape {dense.shape}"
@@ -196,6 +197,18 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
         raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 where a place is empty")
     return labels.astype(np.int32, copy=False)
+
+
+def _as_array(scores: Any) -> npt.NDArray[Any]:
+    """Return dense scores as an array; numpy has no bfloat16, so tensors of 16 bits become float32, which is exact."""
+    if hasattr(scores, "detach") and hasattr(scores, "element_size"):  # a PyTorch tensor
+        scores = scores.detach().cpu()
+        if scores.is_floating_point() and scores.element_size() < 4:
+            scores = scores.float()
+    try:
+        return np.asarray(scores)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"scores are a matrix of numbers, rows by labels; {error}") from error
 
 
 def _best_stored(matrix: sparse.csr_matrix, k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:

@@ -14,6 +14,7 @@ from scipy import sparse
 from tests.cli.speaking import refused, said
 from tests.runs.corpora import PARAMS, small_corpus, write_texts
 from unmissed.data import Dataset, TextFeatures, load, write_store, write_xmc
+from unmissed.errors import InputError
 from unmissed.ranking import Ranking, digest_names
 from unmissed.runs import open_run, predict, train
 
@@ -185,6 +186,15 @@ def test_a_threshold_leaves_out_what_scores_less(text_run, capsys):
     assert len(json.loads(said(capsys, *words, scores[1]))[0]) == 2
     assert len(text_run.suggest("cod and net", 3, threshold=scores[1])) == 2
     assert json.loads(said(capsys, *words, scores[0] + 1)) == [[]]
+
+
+def test_several_texts_get_a_list_of_suggestions_each(text_run):
+    texts = ["cod and net", "court"]
+    for given in (texts, tuple(texts), np.array(texts), iter(texts)):
+        assert text_run.suggest(given, 2) == [text_run.suggest(text, 2) for text in texts]
+    assert text_run.suggest([]) == []
+    with pytest.raises(InputError, match="suggest takes a text or several texts; text 1 is int"):
+        text_run.suggest(["cod", 3])
 
 
 def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path, capsys):

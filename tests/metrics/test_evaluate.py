@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.metrics import naive
 from tests.metrics.cases import cases, conventions, corpus
 from unmissed.errors import InputError
-from unmissed.metrics import AUTHORS, DISMECPP, PYXCLIB, Conventions, evaluate, merge
+from unmissed.metrics import AUTHORS, DISMECPP, METRICS, PYXCLIB, Conventions, evaluate, merge
 from unmissed.ranking import Ranking
 
 KS = (1, 2, 3, 5)
@@ -275,6 +275,39 @@ def test_read_only_arrays_work():
     inverse = np.ones(50)
     inverse.setflags(write=False)
     assert evaluate(ranking, Y, inverse).figures == before
+
+
+@pytest.mark.parametrize("convention", [PYXCLIB, AUTHORS])
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, sp.csr_matrix, sp.csc_array])
+def test_a_matrix_of_scores_is_measured_like_the_ranking_of_it(form, convention):
+    rng = np.random.default_rng(0)
+    Y, scores = (rng.random((30, 8)) < 0.3).astype(int), rng.normal(size=(30, 8))
+    inverse, filtered = rng.uniform(1, 9, 8), [[0, 1], [0, 2], [4, 4]]
+    for k in (1, (1, 3)):
+        settings = {"k": k, "filtered": filtered, "conventions": convention}
+        found = evaluate(form(scores), Y, inverse, **settings)
+        same(found.figures, evaluate(Ranking.from_scores(scores, 8), Y, inverse, **settings).figures)
+
+
+def test_scores_that_do_not_fit_the_truth_are_refused():
+    Y = np.eye(3, dtype=int)
+    with pytest.raises(InputError, match="the scores have 2 columns, the truth has 3 labels"):
+        evaluate(np.ones((3, 2)), Y)
+    with pytest.raises(InputError, match="has 2 rows, the truth has 3"):
+        evaluate(np.ones((2, 3)), Y)
+    for wrong in (np.ones(3), [[1.0], [1.0, 2.0]], "scores", None):
+        with pytest.raises(InputError, match="scores are a matrix of numbers, rows by labels"):
+            evaluate(wrong, Y)
+
+
+def test_a_word_in_place_of_inverse_propensities_is_refused_with_a_hint():
+    with pytest.raises(InputError, match=r"inverse propensities are 'jain'; .* such as 1 / Jain\(\)\.fit"):
+        evaluate(np.eye(3), np.eye(3, dtype=int), "jain")
+
+
+def test_every_metric_has_its_name_in_the_list():
+    figures = evaluate(np.eye(3), np.eye(3, dtype=int), np.ones(3), 2).figures
+    assert list(figures) == [f"{name}@2" for name in METRICS]
 
 
 def test_a_filtered_label_makes_room_for_the_next():

@@ -15,7 +15,9 @@ from unmissed.data import TextFeatures
 from unmissed.errors import InputError
 from unmissed.metrics import evaluate
 from unmissed.models import base
-from unmissed.propensity import Constant, Jain
+from unmissed.models.parameters import parameters_of
+from unmissed.models.registry import find_model, known_methods, make_model
+from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.runs import save
 
 TRAIN, TEST = small_corpus()
@@ -48,6 +50,59 @@ def test_a_name_that_only_held_out_rows_have_counts_as_not_found():
         scorer("P@1")(model, X, Y)  # a matrix has to have the model's columns
     found = cross_val_score(DiSMEC(n_jobs=1), X, [*TAGS[:-1], ["sport"]], scoring=scorer("PSP@3"), cv=KFold(3))
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("row", [list, tuple, lambda tags: np.array(tags, dtype=object)])
+def test_a_series_of_lists_of_names_is_taken(row):
+    X = TextFeatures().fit_transform(TEXTS)
+    tags = pd.Series([row(tags) for tags in TAGS], index=range(100, 100 + len(TAGS)))
+    model, same = DiSMEC(n_jobs=1).fit(X, tags), DiSMEC(n_jobs=1).fit(X, TAGS)
+    assert model.classes_.tolist() == same.classes_.tolist()
+    assert np.array_equal(model.rank(X, 3).scores, same.rank(X, 3).scores)
+    assert model.score(X, tags) == 1.0
+    assert scorer("PSP@3")(model, X, tags) == scorer("PSP@3")(same, X, TAGS)
+
+
+@pytest.mark.parametrize("name", known_methods())
+def test_no_row_is_nothing_to_learn_from(name):
+    with pytest.raises(InputError, match="there are 0 rows to train on"):
+        make_model(name, {}).fit(TRAIN.X[:0], TRAIN.Y[:0])
+
+
+TAKES_PROPENSITY = [name for name in known_methods() if any(p.is_propensity for p in parameters_of(find_model(name)))]
+
+
+@pytest.mark.parametrize("name", TAKES_PROPENSITY)
+def test_a_propensity_is_a_model_a_word_a_number_or_an_array(name, tmp_path):
+    p = np.linspace(0.2, 0.9, TRAIN.n_labels)
+    weighted = {"weighting": "unbiased"} if name == "leml" else {}
+    for number, (given, means) in enumerate(
+        [("jain:0.6,2.6", Jain(0.6, 2.6)), (0.4, Constant(0.4)), (p, FromTable(p))]
+    ):
+        model, same = (
+            clone(make_model(name, {"propensity": one, **weighted})).fit(TRAIN.X, TRAIN.Y) for one in (given, means)
+        )
+        best = same.rank(TEST.X, 3)
+        assert np.array_equal(model.rank(TEST.X, 3).scores, best.scores)
+        model.save(tmp_path / str(number))
+        run = open_run(tmp_path / str(number))
+        assert np.array_equal(run.rank(TEST.X, 3).scores, best.scores)
+        assert run.recipe.propensity == means
+        assert np.array_equal(run.propensities(given), run.propensities())
+
+
+def test_words_and_arrays_of_propensities_are_treated_as_the_models_that_they_mean():
+    model = PWDiSMEC(n_jobs=1, propensity="jain:0.6,2.6").set_params(propensity__a=0.5)
+    assert model.propensity == Jain(0.5, 2.6)
+    p = np.full(TRAIN.n_labels, 0.5)
+    fitted = PWDiSMEC(n_jobs=1, propensity=p).fit(TRAIN.X, TRAIN.Y)
+    with pytest.raises(InputError, match="no entry for new labels"):
+        fitted.fit_labels(TRAIN.X, TRAIN.Y[:, :1])
+    assert scorer("PSP@3", p)(fitted, TEST.X, TEST.Y) == scorer("PSP@3", Constant(0.5))(fitted, TEST.X, TEST.Y)
+    chosen = PWDiSMEC(n_jobs=1, weighting="auto", propensity=p).fit(TRAIN.X, TRAIN.Y)
+    assert chosen.weighting_ == PWDiSMEC(n_jobs=1, weighting="auto", propensity=0.5).fit(TRAIN.X, TRAIN.Y).weighting_
+    with pytest.raises(InputError, match="unknown propensity 'jane'; expected jain"):
+        PWDiSMEC(propensity="jane").fit(TRAIN.X, TRAIN.Y)
 
 
 @pytest.mark.parametrize("make", [lambda: DiSMEC(n_jobs=1), lambda: LEML(n_components=2, n_jobs=1)])
@@ -135,11 +190,14 @@ def test_a_scorer_is_the_metric_with_the_propensities_of_the_rows_that_were_fitt
 
 
 def test_scorers_refuse_what_is_no_metric_or_no_model():
-    with pytest.raises(InputError, match="P@1 or PSP@5"):
-        scorer("precision")
-    model = DiSMEC(n_jobs=1).fit(TRAIN.X, TRAIN.Y)
-    with pytest.raises(InputError, match="no metric 'MAP@3'"):
-        scorer("MAP@3")(model, TEST.X, TEST.Y)
+    for name in ("precision", "F1@5", "p@1", 5):
+        with pytest.raises(InputError, match=f"unknown metric {name!r}; known metrics: P@k, nDCG@k, PSP@k"):
+            scorer(name)
+    for name in ("P", "P@0", "P@-1", "P@ten"):
+        with pytest.raises(InputError, match="P@1 or PSP@5"):
+            scorer(name)
+    with pytest.raises(InputError, match="unknown propensity 'jane'"):
+        scorer("PSP@5", "jane")
     with pytest.raises(InputError, match="fitted model of this package"):
         scorer()(DiSMEC(), TEST.X, TEST.Y)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmissed.errors import InputError
-from unmissed.propensity import drop_labels
+from unmissed.propensity import Constant, Jain, drop_labels
 
 
 def truth(n_samples=60, n_labels=9, seed=0, kind=sp.csr_matrix):
@@ -94,8 +94,27 @@ def test_a_truth_of_other_numbers_than_0_and_1_is_refused(odd):
         drop_labels(np.array([[1, 0], [0, odd]]), 0.5, np.random.default_rng(0))
 
 
+def test_a_seed_stands_for_its_generator():
+    for p in (0.5, "constant:0.5", np.full(9, 0.5), Constant(0.5)):
+        expected = drop_labels(truth(), 0.5, np.random.default_rng(7))
+        assert (drop_labels(truth(), p, 7) != expected).nnz == 0
+    assert 0 < drop_labels(truth(), 0.5, None).nnz < truth().nnz
+    assert 0 < drop_labels(truth(), 0.5, np.random.RandomState(0)).nnz < truth().nnz
+    for wrong in ("seven", -1, 0.5):
+        with pytest.raises(InputError, match=f"rng is {wrong!r}; expected a seed"):
+            drop_labels(truth(), 0.5, wrong)
+
+
+def test_a_model_takes_its_counts_from_the_truth():
+    Y = truth()
+    p = Jain().fit(np.asarray((Y != 0).sum(axis=0)).ravel(), Y.shape[0])
+    assert p.min() < p.max()
+    for model in ("jain", Jain()):
+        assert (drop_labels(Y, model, 0) != drop_labels(Y, p, 0)).nnz == 0
+
+
 def test_bad_propensities_are_refused():
-    with pytest.raises(InputError, match="2 propensities for 9 labels"):
+    with pytest.raises(InputError, match="has 2 labels, the data has 9"):
         drop_labels(truth(), [0.5, 0.5], np.random.default_rng(0))
     with pytest.raises(InputError, match="the propensity is 0"):
         drop_labels(truth(), 0.0, np.random.default_rng(0))

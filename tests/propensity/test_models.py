@@ -11,6 +11,7 @@ from unmissed.propensity import (
     Constant,
     FromTable,
     Jain,
+    as_propensity,
     default_propensity,
     describe,
     fit_parts,
@@ -146,6 +147,45 @@ def test_a_bad_table_file_is_refused_with_its_line(tmp_path):
     (tmp_path / "p.npy").write_bytes(b"no array")
     with pytest.raises(InputError, match="not a table"):
         FromTable(tmp_path / "p.npy")
+
+
+@pytest.mark.parametrize(
+    ("given", "model"),
+    [
+        (None, Jain()),
+        (Jain(0.6, 2.6), Jain(0.6, 2.6)),
+        ("jain", Jain()),
+        ("jain:0.5,0.4", Jain(0.5, 0.4)),
+        ("constant:0.5", Constant(0.5)),
+        (0.5, Constant(0.5)),
+        (1, Constant(1.0)),
+        (np.float32(0.5), Constant(0.5)),
+        (np.array(0.5), Constant(0.5)),
+        ([0.5, 1.0], FromTable([0.5, 1.0])),
+        (np.array([0.5, 1.0], np.float32), FromTable([0.5, 1.0])),
+    ],
+)
+def test_words_numbers_and_arrays_stand_for_a_model(given, model):
+    assert as_propensity(given) == model
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("jane", "unknown propensity 'jane'; expected jain, "),
+        (Jain, r"is the class Jain; give an object, such as Jain\(\)"),
+        (1.5, r"the propensity is 1.5; it must lie in \(0, 1\]"),
+        ([0.5, 0.0], "label 1 has the propensity 0"),
+        ([[0.5]], "one propensity per label was expected"),
+        ([[0.5], [0.5, 1.0]], "propensity is .*; expected a model such as"),
+        ({"a": 1}, "propensity is {'a': 1}; expected a model such as"),
+        (["a"], r"propensity is \['a'\]; expected a model such as"),
+    ],
+)
+def test_what_stands_for_no_model_is_refused_in_one_line(given, what):
+    with pytest.raises(InputError, match=what) as found:
+        as_propensity(given)
+    assert "\n" not in str(found.value)
 
 
 def test_the_default_is_the_fields_usual_model():

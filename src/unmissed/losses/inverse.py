@@ -73,7 +73,13 @@ def inverse_propensities(p: npt.ArrayLike, max_inverse: float | None = None) -> 
 
 def check_inverse_propensities(inverse: npt.ArrayLike, n_labels: int) -> Array:
     """Return inverse propensities in float64, or say which is not finite and at least 1, as 1/p of a p in (0, 1] is."""
-    held = np.asarray(inverse, dtype=np.float64)
+    try:
+        held = np.asarray(inverse, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"inverse propensities are {repr(inverse)[:60]}; expected one number per label, such as "
+            "1 / Jain().fit(label_counts, n_samples)"
+        ) from error
     if held.shape != (n_labels,):
         raise InputError(f"inverse propensities have the shape {held.shape}; {n_labels} of them were expected")
     wrong = np.flatnonzero(~((held >= 1) & np.isfinite(held)))

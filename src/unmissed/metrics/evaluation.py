@@ -25,6 +25,9 @@ RATIOS: tuple[tuple[str, int, int | None], ...] = (
     ("PSnDCG", PSNDCG_GAIN, PSNDCG_BEST),
     ("recall", RECALL, None),
 )
+MACRO = ("macro precision", "macro recall", "macro F1")
+METRICS = (*(name for name, _, _ in RATIOS), "coverage", *MACRO)
+"""The names of the metrics; each has figures such as "P@5" at its cut-offs."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +139,14 @@ class Evaluation:
         tally = self.labels
         chosen = tally.true > 0 if self.conventions.macro == "true" else np.ones(self.n_labels, dtype=np.bool_)
         hits, listed, true = tally.hits[chosen], tally.listed[chosen], tally.true[chosen, None]
-        parts = {
-            "macro precision": hits / np.maximum(listed, 1),
-            "macro recall": hits / np.maximum(true, 1),
-            "macro F1": 2 * hits / np.maximum(listed + true, 1),
-        }
+        parts = (
+            hits / np.maximum(listed, 1),
+            hits / np.maximum(true, 1),
+            2 * hits / np.maximum(listed + true, 1),
+        )
         return {
             f"{name}@{k}": _ratio(value[:, cut].sum(), len(value))
-            for name, value in parts.items()
+            for name, value in zip(MACRO, parts, strict=True)
             for cut, k in enumerate(self.k)
         }
 

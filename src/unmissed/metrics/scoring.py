@@ -27,7 +27,7 @@ class _Rows(NamedTuple):
 
 
 def evaluate(
-    ranking: Ranking,
+    ranking: Any,
     Y: Any,
     inverse_propensities: npt.ArrayLike | None = None,
     k: int | Sequence[int] = (1, 3, 5),
@@ -40,8 +40,9 @@ def evaluate(
 
     Parameters
     ----------
-    ranking : Ranking
-        At least as deep as the largest k.
+    ranking : Ranking, or scores of shape (n_samples, n_labels)
+        A ranking at least as deep as the largest k. Of scores, dense or sparse, the best labels are kept as
+        `Ranking.from_scores` does.
     Y : scipy sparse matrix or array of shape (n_samples, n_labels)
         The truth; entries are 1 for a true label, 0 or nothing elsewhere.
     inverse_propensities : array of n_labels, optional
@@ -61,17 +62,22 @@ def evaluate(
     Evaluation
         `evaluation["PSP@5"]` is a figure, `evaluation.figures` has all of them.
     """
-    cuts = _check_cuts(k, ranking, conventions)
-    truth = _check_truth(Y, ranking)
+    cuts = _check_cuts(k)
+    truth = check_Y(Y)
     n_labels = int(truth.shape[1])
+    pairs = None if filtered is None else _check_pairs(filtered, truth.shape)
+    if not isinstance(ranking, Ranking):
+        ranking = _rank_scores(ranking, n_labels, needed_depth(cuts, conventions, pairs))
+    _check_depth(ranking, cuts, conventions)
+    _check_fit(ranking, truth.shape)
     inverse = None if inverse_propensities is None else check_inverse_propensities(inverse_propensities, n_labels)
     counts = _check_counts(train_counts, n_labels)
     depth = max(cuts[-1], RERANK_DEPTH if conventions.rerank else 0)
     rows = _Rows(
         ranking.labels, ranking.scores, truth.indptr.astype(np.int64), truth.indices.astype(np.int32, copy=False)
     )
-    if filtered is not None:
-        rows = _without_pairs(rows, _check_pairs(filtered, truth.shape), n_labels, conventions)
+    if pairs is not None:
+        rows = _without_pairs(rows, pairs, n_labels, conventions)
     unseen = None if counts is None else _unseen(rows, counts)
     if conventions.unseen_labels == "drop":
         if counts is None:
@@ -115,29 +121,45 @@ def _plain(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.require(array, dtype=dtype, requirements=["C", "W"])
 
 
-def _check_cuts(k: Any, ranking: Ranking, conventions: Conventions) -> tuple[int, ...]:
+def _check_cuts(k: Any) -> tuple[int, ...]:
     given = list(k) if isinstance(k, Iterable) and not isinstance(k, str) else [k]
     whole = all(isinstance(cut, int | np.integer) and not isinstance(cut, bool) and cut >= 1 for cut in given)
     if not given or not whole:
         raise InputError(f"k must be one or more whole numbers of at least 1, not {k!r}")
-    cuts = tuple(sorted({int(cut) for cut in given}))
+    return tuple(sorted({int(cut) for cut in given}))
+
+
+def needed_depth(k: Sequence[int], conventions: Conventions, pairs: npt.NDArray[np.int64] | None) -> int:
+    """Return how many labels of a row metrics can read: those of the largest k, and those that filtering may remove."""
+    deepest = max(*k, RERANK_DEPTH if conventions.rerank else 0)
+    removed = 0 if pairs is None or not len(pairs) else int(np.unique(pairs[:, 0], return_counts=True)[1].max())
+    return deepest + removed
+
+
+def _rank_scores(scores: Any, n_labels: int, depth: int) -> Ranking:
+    """Return the ranking of a score matrix, which has a column for each label of the truth."""
+    ranking = Ranking.from_scores(scores, depth)
+    n_columns = np.shape(scores)[1]
+    if n_columns != n_labels:
+        raise InputError(f"the scores have {n_columns} columns, the truth has {n_labels} labels")
+    return ranking
+
+
+def _check_depth(ranking: Ranking, cuts: tuple[int, ...], conventions: Conventions) -> None:
     if cuts[-1] > ranking.k:
         raise InputError(f"k = {cuts[-1]} was asked for, and the ranking has only {ranking.k} places per row")
     if conventions.rerank and ranking.k < RERANK_DEPTH:
         raise InputError(f"re-ranking reads {RERANK_DEPTH} places per row, and the ranking has only {ranking.k}")
-    return cuts
 
 
-def _check_truth(Y: Any, ranking: Ranking) -> Any:
-    """Return the truth as a canonical CSR matrix without stored zeros, after checking that it fits the ranking."""
-    truth = check_Y(Y)
-    if truth.shape[0] != ranking.n_samples:
-        raise InputError(f"the ranking has {ranking.n_samples} rows, the truth has {truth.shape[0]}")
+def _check_fit(ranking: Ranking, shape: tuple[int, int]) -> None:
+    """Refuse a ranking that is not one of the truth's rows and labels."""
+    if shape[0] != ranking.n_samples:
+        raise InputError(f"the ranking has {ranking.n_samples} rows, the truth has {shape[0]}")
     highest = int(ranking.labels.max(initial=-1))
-    if highest >= truth.shape[1]:
+    if highest >= shape[1]:
         row = int(np.argmax(ranking.labels.max(axis=1)))
-        raise InputError(f"row {row} of the ranking lists label {highest}, the truth has only {truth.shape[1]} labels")
-    return truth
+        raise InputError(f"row {row} of the ranking lists label {highest}, the truth has only {shape[1]} labels")
 
 
 def _check_counts(train_counts: npt.ArrayLike | None, n_labels: int) -> Counts | None:

@@ -126,7 +126,8 @@ class Model(Estimator, ABC):
         ----------
         X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which stays
             on the disk
-        Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels), or one list of names per row
+        Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels), or a list or Series with one list of
+            names per row
         y : the same as Y, for callers that use scikit-learn's name
         sample_weight : how often each row counts, a whole number: a row of weight 3 is as three rows, also in label
             counts and hence in propensities, one of weight 0 is left out
@@ -285,8 +286,12 @@ class Model(Estimator, ABC):
                     f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
                     "the path of a store that holds both"
                 )
-            return Rows.stored(X, unit_rows=self._unit_rows)
-        return Rows.check(X, Y, unit_rows=self._unit_rows, n_features=n_features)
+            rows = Rows.stored(X, unit_rows=self._unit_rows)
+        else:
+            rows = Rows.check(X, Y, unit_rows=self._unit_rows, n_features=n_features)
+        if not rows.n_samples:
+            raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
+        return rows
 
     def with_jobs(self, n_jobs: int | None) -> Self:
         """Set the number of threads where the model has such a parameter and a number is given."""

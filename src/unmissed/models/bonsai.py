@@ -10,7 +10,7 @@ from unmissed.errors import InputError
 from unmissed.models.label_clusters import Clusters, Directions, by_means, grow, label_directions
 from unmissed.models.label_tree import LabelTree
 from unmissed.models.rows import Rows, scale_rows
-from unmissed.propensity import Propensity
+from unmissed.propensity import PropensityLike
 from unmissed.propensity.weighting import WeightingName
 from unmissed.solvers.node import MOST_COLUMNS
 from unmissed.solvers.parameters import check_whole
@@ -43,7 +43,7 @@ class Bonsai(LabelTree):
         max_leaf: int = 100,
         beam: int = 10,
         weighting: WeightingName = "none",
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         C: float = 1.0,
         tol: float = 0.01,
         prune: float = 0.01,

@@ -16,7 +16,7 @@ from unmissed.metrics import Difference, Evaluation, compare, evaluate, merge
 from unmissed.models.base import Model
 from unmissed.models.rows import Rows
 from unmissed.progress import Progress, silent
-from unmissed.propensity import FromTable, Propensity, default_propensity
+from unmissed.propensity import FromTable, PropensityLike, as_propensity
 
 LEAST_ROWS = 100
 """Of fewer rows no part is large enough to tell candidates apart."""
@@ -146,12 +146,11 @@ class HeldOut:
 
     rows: Rows
     cuts: list[int]
-    propensity: Propensity | None = None
+    propensity: PropensityLike | None = None
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
-        model = default_propensity() if self.propensity is None else self.propensity
-        p = model.fit(self.rows.label_counts, self.rows.n_samples)
+        p = as_propensity(self.propensity).fit(self.rows.label_counts, self.rows.n_samples)
         rng = np.random.default_rng(self.sampling.seed)
         self.labels: Indices = _some(np.arange(self.rows.n_labels), self.sampling.most_labels, rng)
         self.p = p[self.labels]

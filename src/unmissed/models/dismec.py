@@ -14,7 +14,7 @@ from unmissed.execution import Piece, Pieces, Work
 from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
+from unmissed.propensity import Costs, PropensityLike, WeightingName, as_propensity, costs
 from unmissed.solvers.parameters import check_positive
 from unmissed.solvers.squared_hinge import SquaredHinge
 
@@ -87,7 +87,8 @@ class PWDiSMEC(DiSMEC):
     weighting : what a propensity p makes a positive cost: tail (1/p - 1, the paper's tables), surrogate (2/p - 1, the
         convex bound of the unbiased loss), floored-tail (tail, but at least 1), balanced or none; negatives cost 1.
         auto compares them on held-out rows: none, unless another likely raises PSP@5 and P@1 is not shown to fall
-    propensity : the model that gives p from label counts; jain by default
+    propensity : how p comes from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
+        model such as Jain(), one p for all labels, or an array with one per label
     C, tol, prune, unit_rows, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
     """
 
@@ -99,7 +100,7 @@ class PWDiSMEC(DiSMEC):
         self,
         *,
         weighting: WeightingName | Literal["auto"] = "tail",
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         C: float = 1.0,
         tol: float = 1e-3,
         prune: float = 0.01,
@@ -162,7 +163,7 @@ class PWDiSMEC(DiSMEC):
         return self._costs_of(self.weighting, label_counts, n_samples)
 
     def _costs_of(self, weighting: str, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        propensity = default_propensity() if self.propensity is None else self.propensity
+        propensity = as_propensity(self.propensity)
         return self._scaled(costs(weighting, propensity.fit(label_counts, n_samples), label_counts))
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Self
 
 from unmissed.errors import InputError
-from unmissed.propensity import default_propensity
+from unmissed.propensity import as_propensity
 
 
 class Estimator:
@@ -54,8 +54,8 @@ class Estimator:
     def _with_field(self, name: str, field: str, value: Any) -> Any:
         """Return a parameter with one of its own fields changed."""
         held = getattr(self, name)
-        if held is None and name == "propensity":
-            held = default_propensity()
+        if name == "propensity":
+            held = as_propensity(held)
         if not is_dataclass(held) or isinstance(held, type) or field not in {one.name for one in fields(held)}:
             raise InputError(f"{name} of this {type(self).__name__} has no parameter {field!r}")
         return replace(held, **{field: value})

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 
 Names = npt.NDArray[np.object_]
+_COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def open_features(X: Any) -> tuple[Any, Names | None]:
@@ -44,10 +45,13 @@ def one_of(Y: Any, y: Any) -> Any:
 def open_labels(Y: Any) -> tuple[Any, Names | None]:
     """Return labels as a matrix of 0 and 1, and their names: those of a data frame's columns, or those in the lists.
 
-    Lists of names, one list per row, become columns in sorted order. Anything else is returned as it is.
+    Lists of names, one list per row (also as a pandas or polars Series), become columns in sorted order. Anything else
+    is returned as it is.
     """
     if _is_frame(Y):
         return _numbers(Y), _column_names(Y)
+    if hasattr(Y, "to_list") and hasattr(Y, "to_numpy"):  # a Series
+        Y = Y.to_list()
     if _is_lists_of_names(Y):
         lists = [sorted(set(row)) for row in Y]
         names = sorted({name for row in lists for name in row})
@@ -100,6 +104,6 @@ def _is_lists_of_names(Y: Any) -> bool:
         return False
     if isinstance(Y, np.ndarray) and (Y.dtype != object or Y.ndim != 1):
         return False
-    rows = [row for row in Y if isinstance(row, list | tuple | set | frozenset) and len(row)]
-    named = [all(isinstance(name, str) for name in row) for row in rows]
-    return bool(rows) and all(named) and all(isinstance(row, list | tuple | set | frozenset) for row in Y)
+    if not all(isinstance(row, _COLLECTIONS) for row in Y):
+        return False
+    return any(len(row) for row in Y) and all(isinstance(name, str) for row in Y for name in row)

@@ -20,7 +20,7 @@ from unmissed.models.rows import Rows
 from unmissed.models.searching import search
 from unmissed.models.tree_drawing import describe, draw
 from unmissed.models.tree_file import Tree, clusters_piece, nodes_arrays, open_clusters, tree_piece
-from unmissed.propensity import Propensity, costs, default_propensity
+from unmissed.propensity import PropensityLike, as_propensity, costs
 from unmissed.propensity.weighting import WeightingName
 from unmissed.ranking import Ranking
 from unmissed.solvers.buffers import clean_scratch, lent_zeros, scratch
@@ -174,7 +174,8 @@ class LabelTree(Model):
     beam : nodes of a tree that are followed per level
     weighting : what a propensity p makes a positive cost: none (1), surrogate (2/p - 1), tail (1/p - 1), floored-tail
         or balanced; above the leaves a row costs as much as the dearest of its labels below the child
-    propensity : the model that gives p from label counts; jain by default
+    propensity : how p comes from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
+        model such as Jain(), one p for all labels, or an array with one per label
     C : the weight of the loss against the penalty
     tol : the relative duality gap at which the classifiers of a node are solved
     prune : weights smaller than this become 0 after training
@@ -194,7 +195,7 @@ class LabelTree(Model):
         max_leaf: int = 100,
         beam: int = 10,
         weighting: WeightingName = "none",
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         C: float = 1.0,
         tol: float = 0.05,
         prune: float = 0.1,
@@ -260,7 +261,7 @@ class LabelTree(Model):
     def _costs(self, rows: Rows) -> tuple[npt.NDArray[np.float64], float]:
         """Return what a positive of each label costs, and what any other row costs."""
         check_positive("C", self.C)
-        propensity = default_propensity() if self.propensity is None else self.propensity
+        propensity = as_propensity(self.propensity)
         found = costs(self.weighting, propensity.fit(rows.label_counts, rows.n_samples), rows.label_counts)
         if np.any(found.counter != 0):
             raise InputError(f"the weighting {self.weighting} is not convex, and only convex problems are solved")

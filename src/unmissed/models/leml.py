@@ -16,7 +16,7 @@ from unmissed.matrices import canonical_csr
 from unmissed.models.base import Explanation, Model
 from unmissed.models.frames import one_of
 from unmissed.models.rows import Rows
-from unmissed.propensity import Propensity, default_propensity
+from unmissed.propensity import PropensityLike, as_propensity
 from unmissed.ranking import Ranking
 from unmissed.solvers.entries import LOSSES
 from unmissed.solvers.leml import Halves, State, advance, begin, make_halves
@@ -95,7 +95,8 @@ class LEML(Model):
     penalty : lambda, the weight of |W|^2 and |H|^2
     weighting : none, or unbiased for Theorem 1's loss of labels that are missing with their propensities, which is
         squared loss with 1/p in place of 1; it takes the place of a mask
-    propensity : the model that gives p from label counts; jain by default
+    propensity : how p comes from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
+        model such as Jain(), one p for all labels, or an array with one per label
     fit_bias : append the constant feature 1, penalised like the others
     max_alternations : how often both factors are solved at most
     tol : stop when an alternation lowers the objective by less than this share of it
@@ -118,7 +119,7 @@ class LEML(Model):
         n_components: int = 100,
         penalty: float = 1.0,
         weighting: Literal["none", "unbiased"] = "none",
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         fit_bias: bool = True,
         max_alternations: int = 10,
         tol: float = 1e-3,
@@ -207,8 +208,7 @@ class LEML(Model):
             )
         inverse = None
         if self.weighting == "unbiased":
-            propensity = default_propensity() if self.propensity is None else self.propensity
-            inverse = 1 / propensity.fit(rows.label_counts, rows.n_samples)
+            inverse = 1 / as_propensity(self.propensity).fit(rows.label_counts, rows.n_samples)
         settings = {"loss": self.loss, "penalty": float(self.penalty)}
         return Problem(
             rows,

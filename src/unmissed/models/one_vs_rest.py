@@ -13,7 +13,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
 from unmissed.models.linear import Linear, label_key, shard_piece
 from unmissed.models.rows import Rows
-from unmissed.propensity import Costs, FromTable, Propensity
+from unmissed.propensity import Costs, FromTable, PropensityLike, as_propensity
 from unmissed.solvers.design import LabelBlock
 from unmissed.solvers.shard import MOST_LABELS, Shard
 
@@ -137,9 +137,9 @@ def occur_again(Y: Any) -> npt.NDArray[np.bool_]:
     return np.asarray(count[kind.reshape(-1)] > 1)
 
 
-def check_new_labels(propensity: Propensity | None) -> None:
+def check_new_labels(propensity: PropensityLike | None) -> None:
     """Refuse to train labels that came later where propensities are a table."""
-    if isinstance(propensity, FromTable):
+    if isinstance(as_propensity(propensity), FromTable):
         raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")
 
 

@@ -14,7 +14,7 @@ from unmissed.kernels.row_forest import temper
 from unmissed.matrices import rises
 from unmissed.models.pfastxml import PfastXML
 from unmissed.models.row_tree import Array, Arrays
-from unmissed.propensity import Propensity
+from unmissed.propensity import PropensityLike
 from unmissed.solvers.parameters import check_count, check_positive, check_share
 from unmissed.solvers.row_tree import Growth, frozen
 
@@ -73,7 +73,7 @@ class PfastreXML(PfastXML):
     def __init__(
         self,
         *,
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         gamma: float = 30.0,
         alpha: float = 0.8,
         candidates: int = 1000,

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from unmissed.models.fastxml import FastXML
 from unmissed.models.rows import Rows
-from unmissed.propensity import Propensity, default_propensity
+from unmissed.propensity import PropensityLike, as_propensity
 
 
 class PfastXML(FastXML):
@@ -15,14 +15,15 @@ class PfastXML(FastXML):
 
     Parameters
     ----------
-    propensity : the model that gives p from label counts; jain by default
+    propensity : how p comes from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
+        model such as Jain(), one p for all labels, or an array with one per label
     n_trees, max_leaf, leaf_labels, C, tol, max_steps, unit_rows, n_jobs, random_state : as in RowForest
     """
 
     def __init__(
         self,
         *,
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         n_trees: int = 50,
         max_leaf: int = 10,
         leaf_labels: int = 10,
@@ -47,5 +48,4 @@ class PfastXML(FastXML):
         self.propensity = propensity
 
     def _gains(self, rows: Rows) -> npt.NDArray[np.float64]:
-        propensity = default_propensity() if self.propensity is None else self.propensity
-        return 1.0 / propensity.fit(rows.label_counts, rows.n_samples)
+        return 1.0 / as_propensity(self.propensity).fit(rows.label_counts, rows.n_samples)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from unmissed.execution import Work
 from unmissed.models.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.rows import Rows
-from unmissed.propensity import Costs, Propensity, WeightingName, costs, default_propensity
+from unmissed.propensity import Costs, PropensityLike, WeightingName, as_propensity, costs
 from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
 
 
@@ -24,7 +24,8 @@ class ProXML(OneVsRest):
     l1 : the l1 penalty: the larger, the fewer weights
     weighting : what a propensity p makes a positive cost: none (1, the paper's ProXML), tail (1/p - 1), surrogate
         (2/p - 1) and others as in PWDiSMEC; negatives cost 1
-    propensity : the model that gives p from label counts; jain by default
+    propensity : how p comes from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
+        model such as Jain(), one p for all labels, or an array with one per label
     tol : the relative duality gap at which a label is solved
     prune : weights smaller than this become 0 after training
     unit_rows : scale each row to length 1 first, in training and in prediction
@@ -40,7 +41,7 @@ class ProXML(OneVsRest):
         *,
         l1: float = 1.0,
         weighting: WeightingName = "none",
-        propensity: Propensity | None = None,
+        propensity: PropensityLike | None = None,
         tol: float = 1e-3,
         prune: float = 0.0,
         unit_rows: bool = True,
@@ -77,5 +78,5 @@ class ProXML(OneVsRest):
         super()._fit_labels(rows, work)
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        propensity = default_propensity() if self.propensity is None else self.propensity
+        propensity = as_propensity(self.propensity)
         return costs(self.weighting, propensity.fit(label_counts, n_samples), label_counts)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from unmissed.errors import InputError
-from unmissed.metrics import evaluate
+from unmissed.errors import InputError, did_you_mean
+from unmissed.metrics import METRICS, evaluate
 from unmissed.models.base import Model
 from unmissed.models.frames import match_labels
-from unmissed.propensity import Propensity, default_propensity
+from unmissed.propensity import PropensityLike, as_propensity
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,23 @@ class Scorer:
     Parameters
     ----------
     metric : a name that `evaluate` gives, such as "P@1", "nDCG@5", "PSP@3" or "PSnDCG@5"
-    propensity : the model that gives p from label counts; Jain() by default
+    propensity : how p comes from label counts: a model such as Jain() (the default), a word such as "jain:0.55,1.5",
+        one p for all labels, or an array with one per label
     """
 
     metric: str = "PSP@5"
-    propensity: Propensity | None = None
+    propensity: PropensityLike | None = None
 
     def __post_init__(self) -> None:
-        name, _, cut = self.metric.partition("@")
-        if not name or not cut.isdecimal() or int(cut) < 1:
+        name, _, cut = str(self.metric).partition("@")
+        if name not in METRICS:
+            raise InputError(
+                f"unknown metric {self.metric!r}; known metrics: {', '.join(f'{one}@k' for one in METRICS)}"
+                f"{did_you_mean(name, METRICS)}"
+            )
+        if not (cut.isascii() and cut.isdecimal()) or int(cut) < 1:
             raise InputError(f"a metric is a name and a cut-off, such as P@1 or PSP@5; got {self.metric!r}")
+        as_propensity(self.propensity)  # refuse a wrong one now, not in the middle of a cross-validation
 
     def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
         """Return the metric of the estimator's ranking of X, where Y is the truth."""
@@ -43,15 +50,12 @@ class Scorer:
         if not isinstance(model, Model) or not hasattr(model, "n_samples_"):
             raise InputError("a scorer takes a fitted model of this package, or a pipeline that ends in one")
         cut = int(self.metric.partition("@")[2])
-        propensity = default_propensity() if self.propensity is None else self.propensity
         truth, n_new = match_labels(Y, model.classes_)
         counts = np.concatenate([model.label_counts_, np.zeros(n_new, np.int64)])
-        found = evaluate(model.rank(X, cut), truth, 1 / propensity.fit(counts, model.n_samples_), cut).figures
-        if self.metric not in found:
-            raise InputError(f"there is no metric {self.metric!r}; known: {', '.join(found)}")
-        return found[self.metric]
+        inverse = 1 / as_propensity(self.propensity).fit(counts, model.n_samples_)
+        return evaluate(model.rank(X, cut), truth, inverse, cut)[self.metric]
 
 
-def scorer(metric: str = "PSP@5", propensity: Propensity | None = None) -> Scorer:
-    """Return a scorer for `GridSearchCV(scoring=...)` and its like."""
+def scorer(metric: str = "PSP@5", propensity: PropensityLike | None = None) -> Scorer:
+    """Return a scorer for `GridSearchCV(scoring=...)` and its like; an unknown metric is refused here."""
     return Scorer(metric, propensity)

@@ -5,26 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.errors import InputError
-from unmissed.losses.inverse import check_propensities
 from unmissed.matrices import check_Y
+from unmissed.propensity.models import PropensityLike, as_propensity
+
+Seed = int | np.random.Generator | np.random.RandomState | np.random.SeedSequence | None
 
 
-def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -> Any:
+def drop_labels(Y: Any, propensities: PropensityLike, rng: Seed) -> Any:
     """Keep each true label l of each row with probability p_l, independently: y* = y b, b ~ Bernoulli(p_l).
 
     Parameters
     ----------
     Y : scipy sparse matrix or array of shape (n_samples, n_labels)
         The complete truth, 1 for a true label and 0 or nothing elsewhere; it is not changed.
-    propensities : float or array of n_labels
-        p of every label, or one p for all.
-    rng : numpy Generator
-        One uniform number is drawn per mark, rows first, labels rising. So under one seed a larger p keeps a superset
-        of what a smaller p keeps.
+    propensities : float, array of n_labels, or propensity model
+        One p for all labels, p of every label, or a model such as `Jain()` or "jain:0.55,1.5", which takes its label
+        counts from Y.
+    rng : int, numpy Generator or RandomState, or None
+        A seed, or what draws; None draws differently each time. One uniform number is drawn per true label, rows first,
+        labels rising. So under one seed a larger p keeps a superset of what a smaller p keeps.
 
     Returns
     -------
@@ -32,13 +34,9 @@ def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -
     shares no memory with `Y`.
     """
     truth = check_Y(Y)
-    n_labels = truth.shape[1]
-    p = check_propensities(propensities)
-    if p.ndim == 0:
-        p = np.full(n_labels, p)
-    if p.size != n_labels:
-        raise InputError(f"{p.size} propensities for {n_labels} labels; one for each was expected")
-    kept = rng.random(truth.nnz) < p[truth.indices]
+    counts = np.bincount(truth.indices, minlength=truth.shape[1])
+    p = as_propensity(propensities).fit(counts, truth.shape[0])
+    kept = _generator(rng).random(truth.nnz) < p[truth.indices]
     before = np.concatenate([[0], np.cumsum(kept)])  # marks kept among the first i
     indptr = before[truth.indptr].astype(truth.indptr.dtype)
     kind = sparse.csr_array if isinstance(Y, sparse.sparray) else sparse.csr_matrix
@@ -46,3 +44,12 @@ def drop_labels(Y: Any, propensities: npt.ArrayLike, rng: np.random.Generator) -
     thinned = kind((truth.data[kept].astype(dtype), truth.indices[kept], indptr), shape=truth.shape)
     thinned.has_canonical_format = True
     return thinned
+
+
+def _generator(rng: Seed) -> np.random.Generator | np.random.RandomState:
+    if isinstance(rng, np.random.Generator | np.random.RandomState):
+        return rng
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rng is {rng!r}; expected a seed (an integer of at least 0) or a numpy Generator") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
 from pathlib import Path
@@ -24,6 +24,10 @@ class Propensity(Protocol):
 
     def fit(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
         """Return p for every label, 0 < p <= 1, from the label's training count and the number of training rows."""
+
+
+PropensityLike = Propensity | str | float | Sequence[float] | npt.NDArray[np.floating[Any]]
+"""A propensity model, or what `as_propensity` makes one of: a word, one p for all labels, or one p per label."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,34 @@ class FromTable:
 def default_propensity() -> Propensity:
     """Return the model that is used where none is named: `Jain()`, with the field's usual constants."""
     return Jain()
+
+
+def as_propensity(given: PropensityLike | None) -> Propensity:
+    """Return the propensity model that a parameter stands for.
+
+    Parameters
+    ----------
+    given
+        A propensity model (an object with `fit(label_counts, n_samples)`), a word as the command line takes it (see
+        `parse`), a number (one p for all labels), an array (one p per label), or None for the default model.
+    """
+    if given is None:
+        return default_propensity()
+    if isinstance(given, str):
+        return parse(given)
+    if isinstance(given, type):
+        raise InputError(f"propensity is the class {given.__name__}; give an object, such as {given.__name__}()")
+    if hasattr(given, "fit"):
+        return given
+    try:
+        return Constant(float(given)) if np.ndim(given) == 0 else FromTable(given)  # type: ignore[arg-type]
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"propensity is {repr(given)[:60]}; expected a model such as Jain(), a word such as 'jain' or "
+            "'constant:0.5', one p for all labels, or one per label"
+        ) from error
 
 
 def fit_range(model: Propensity, label_counts: npt.ArrayLike, n_samples: int, first: int) -> Floats:

@@ -19,7 +19,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Limits
 from unmissed.metrics import Conventions, Evaluation
 from unmissed.metrics.conventions import RERANK_DEPTH
-from unmissed.propensity import Jain, Propensity, default_propensity, describe
+from unmissed.propensity import Jain, Propensity, PropensityLike, as_propensity, default_propensity, describe
 from unmissed.runs.beside import beside_published, check_claims
 from unmissed.runs.bouts import RANKING, Bout, Stage, no_stage, settle, write_warm_rows
 from unmissed.runs.contenders import Contender, read_contenders
@@ -53,7 +53,7 @@ class Comparison:
     contenders: Sequence[Contender] = field(default_factory=read_contenders)
     scores: Mapping[str, PathLike] = field(default_factory=dict)
     baseline: str = BASELINE
-    propensity: Propensity | None = None
+    propensity: PropensityLike | None = None
     k: Sequence[int] = (1, 3, 5)
     n_resamples: int = 1000
     level: float = 0.95
@@ -105,13 +105,12 @@ def compare(
     with stage("reading") as progress:
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
         data = prepare(train, test, folder / "data", how.name, text, reading)
-    how = replace(how, propensity=how.propensity or _usual(data.recognised))
-    assert how.propensity is not None  # it has just been set
+    propensity = _usual(data.recognised) if how.propensity is None else as_propensity(how.propensity)
     write_warm_rows(data.train, data.folder / "warm")
     depth = max(*how.k, RERANK_DEPTH)
     entries = []
     for contender in how.contenders:
-        bout = Bout(contender, how.propensity, data.folder, folder / "methods" / contender.folder, depth, how.n_jobs)
+        bout = Bout(contender, propensity, data.folder, folder / "methods" / contender.folder, depth, how.n_jobs)
         wanted = {
             "recipe": bout.recipe(None if data.train.text is None else data.train.text.options),
             "data": [data.train.digest, data.test.digest],
@@ -119,7 +118,7 @@ def compare(
         }
         entries.append(_entry(contender, settle(bout, wanted, how.limits, stage)))
     with stage("measuring"):
-        results = _results(entries, data, how, folder, _files(how, folder, entries))
+        results = _results(entries, data, how, propensity, _files(how, folder, entries))
     write_json(folder / RESULTS, results)
     return results
 
@@ -217,12 +216,11 @@ def _files(how: Comparison, folder: Path, entries: list[dict[str, Any]]) -> dict
 
 
 def _results(
-    entries: list[dict[str, Any]], data: Prepared, how: Comparison, folder: Path, files: Mapping[str, Path]
+    entries: list[dict[str, Any]], data: Prepared, how: Comparison, propensity: Propensity, files: Mapping[str, Path]
 ) -> dict[str, Any]:
     """Measure all rankings plainly and as the authors do, and set them beside each other and beside the paper."""
     stores = (data.folder / "test", data.folder / "train")
-    assert how.propensity is not None  # compare has set it
-    plainly = Measuring(how.k, how.propensity, Conventions(), None, how.n_resamples, how.level, how.seed)
+    plainly = Measuring(how.k, propensity, Conventions(), None, how.n_resamples, how.level, how.seed)
     judge = Judge(*stores, plainly)
     again = Judge(*stores, replace(plainly, conventions=Conventions(rerank=True)))
     found = {key: judge.measure(path) for key, path in files.items()}
@@ -242,14 +240,14 @@ def _results(
         "version": VERSION,
         "settings": {
             "k": list(how.k),
-            "propensity": describe(how.propensity) if not hasattr(how.propensity, "values") else {"model": "table"},
+            "propensity": describe(propensity) if not hasattr(propensity, "values") else {"model": "table"},
             "conventions": plainly.conventions.describe(),
             "interval": {"level": how.level, "resamples": how.n_resamples, "seed": how.seed},
             "limits": how.limits._asdict(),
             "n_jobs": how.n_jobs,
         },
         "made_with": {**versions(), "machine": platform.machine(), "cores": os.cpu_count()},
-        "data": _describe_data(data, how.propensity),
+        "data": _describe_data(data, propensity),
         "baseline": baseline,
         "best": best,
         "methods": entries,

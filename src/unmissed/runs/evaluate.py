@@ -17,10 +17,10 @@ from unmissed.data.forms import holds_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, evaluate, merge
-from unmissed.metrics.conventions import RERANK_DEPTH
+from unmissed.metrics.scoring import needed_depth
 from unmissed.metrics.summary import summarise, summarise_difference
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Constant, FromTable, Propensity, default_propensity, describe
+from unmissed.propensity import Constant, FromTable, Propensity, as_propensity, default_propensity, describe
 from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 from unmissed.runs.scores import Wanted, read_ranking
@@ -40,6 +40,9 @@ class Measuring:
     n_resamples: int = 1000
     level: float = 0.95
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "propensity", as_propensity(self.propensity))
 
 
 def evaluate_ranking(
@@ -106,7 +109,8 @@ class Judge:
     def measure(self, ranking: PathLike) -> Evaluation:
         """Read a ranking or a file of scores, and measure it."""
         wanted = self._known.wanted._replace(ids=self._ids)
-        one = read_ranking(ranking, wanted, _depth(self.measuring, self._pairs), **self._reading)
+        depth = needed_depth(self.measuring.k, self.measuring.conventions, self._pairs)
+        one = read_ranking(ranking, wanted, depth, **self._reading)
         one.check_names(self._known.wanted.names, self._source)
         if one.rows_digest is not None:
             one.check_rows(self._ids(), str(self._truth))
@@ -220,14 +224,6 @@ def _training_labels(
 def _row_ids(truth: PathLike, reading: Reading) -> list[str] | None:
     """Return the ids of the truth's rows, read when a ranking names rows by theirs."""
     return reading.label_lists(truth)[1] if holds_text(truth) else None
-
-
-def _depth(measuring: Measuring, pairs: npt.NDArray[np.int64] | None) -> int:
-    """Return how many places of a row can be looked at: those of the largest k, and as many as filtering may take."""
-    deepest = max([*measuring.k, RERANK_DEPTH if measuring.conventions.rerank else 1])
-    return deepest + (
-        0 if pairs is None or not len(pairs) else int(np.unique(pairs[:, 0], return_counts=True)[1].max())
-    )
 
 
 def _origin(propensity: Propensity) -> str:

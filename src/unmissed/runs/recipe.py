@@ -11,7 +11,7 @@ from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import find_model, method_of
-from unmissed.propensity import Propensity, default_propensity, describe, from_description
+from unmissed.propensity import Propensity, as_propensity, describe, from_description
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Recipe:
 def _written(name: str, value: Any, *, is_propensity: bool) -> Any:
     """Return a parameter as JSON can hold it and read it back equal."""
     if is_propensity:
-        return describe(default_propensity() if value is None else value)
+        return describe(as_propensity(value))
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's numbers
         value = value.item()
     if isinstance(value, tuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,13 @@ from unmissed.errors import InputError, did_you_mean
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
-from unmissed.propensity import Propensity, default_propensity, fit_parts
+from unmissed.propensity import PropensityLike, as_propensity, fit_parts
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
 from unmissed.runs.recipe import Recipe
+
+Suggestions = list[tuple[str, float]]
+"""Names and scores of labels, best first."""
 
 
 class Run:
@@ -124,17 +127,17 @@ class Run:
         self._check_number("feature names", names, self.n_features)
         return names
 
-    def propensities(self, model: Propensity | None = None) -> npt.NDArray[np.float64]:
+    def propensities(self, model: PropensityLike | None = None) -> npt.NDArray[np.float64]:
         """Return p of every label from its training count: by `model`, else the recipe's, else the default one."""
         counts = self.label_counts
         if counts is None:
             raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
         if model is None:
             try:
-                model = self.recipe.propensity or default_propensity()
+                model = self.recipe.propensity
             except InputError as error:
                 raise InputError(f"{self.folder}: {error}") from error
-        return fit_parts(model, counts, [(part.n_labels, part.n_samples) for part in self.parts])
+        return fit_parts(as_propensity(model), counts, [(part.n_labels, part.n_samples) for part in self.parts])
 
     def like(self) -> Dataset:
         """Return a data set without rows that has the training set's columns, for `load(path, like=...)`."""
@@ -160,17 +163,38 @@ class Run:
         features = self.features_of(rows)
         return model.rank_once(self.recipe.constructor_params(), pieces, self.n_features, self.n_labels, features, k)
 
-    def suggest(self, text: str, k: int = 5, *, threshold: float | None = None) -> list[tuple[str, float]]:
+    @overload
+    def suggest(  # type: ignore[overload-overlap]  # a str is an Iterable[str] too
+        self, text: str, k: int = 5, *, threshold: float | None = None
+    ) -> Suggestions: ...
+
+    @overload
+    def suggest(self, text: Iterable[str], k: int = 5, *, threshold: float | None = None) -> list[Suggestions]: ...
+
+    def suggest(
+        self, text: str | Iterable[str], k: int = 5, *, threshold: float | None = None
+    ) -> Suggestions | list[Suggestions]:
         """Return the most readable names and scores of the k best labels of a text, best first.
 
-        With `threshold`, only labels whose score is at least that.
+        Several texts give a list with one such list per text. With `threshold`, only labels whose score is at least
+        that.
         """
-        best = self.rank([text], k)
-        pairs = zip(best.labels[0].tolist(), best.scores[0].tolist(), strict=True)
+        if not isinstance(text, str):
+            return self._suggest_each(list(text), k, threshold)
+        return self._suggest_each([text], k, threshold)[0]
+
+    def _suggest_each(self, texts: list[str], k: int, threshold: float | None) -> list[Suggestions]:
+        wrong = next((place for place, one in enumerate(texts) if not isinstance(one, str)), None)
+        if wrong is not None:
+            raise InputError(f"suggest takes a text or several texts; text {wrong} is {type(texts[wrong]).__name__}")
+        best = self.rank(texts, k)
         return [
-            (self.name_of(label), score)
-            for label, score in pairs
-            if label >= 0 and (threshold is None or score >= threshold)
+            [
+                (self.name_of(label), score)
+                for label, score in zip(labels, scores, strict=True)
+                if label >= 0 and (threshold is None or score >= threshold)
+            ]
+            for labels, scores in zip(best.labels.tolist(), best.scores.tolist(), strict=True)
         ]
 
     def features_of(self, rows: Any) -> Any:
