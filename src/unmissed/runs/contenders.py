@@ -12,7 +12,7 @@ from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import find_model, known_methods, make_model
-from unmissed.propensity import WEIGHTINGS, PropensityLike, costs
+from unmissed.propensity import WEIGHTINGS, Propensity, costs, parse
 
 WITHOUT = "none"  # the weighting that weighs nothing
 
@@ -45,12 +45,12 @@ class Contender:
         """The family that the registry puts the method into."""
         return known_methods()[self.method].family
 
-    def model(self, propensity: PropensityLike | None = None, n_jobs: int | None = None) -> Model:
+    def model(self, propensity: Propensity | None = None, n_jobs: int | None = None) -> Model:
         """Make the model; a propensity model and a number of threads go to those that take them and say nothing."""
         params = dict(self.params)
         for one in parameters_of(find_model(self.method)):
             if one.is_propensity:
-                params.setdefault(one.name, propensity)
+                params[one.name] = parse(params[one.name]) if one.name in params else propensity
             elif one.name == "n_jobs":
                 params.setdefault("n_jobs", n_jobs)
         return make_model(self.method, params)
