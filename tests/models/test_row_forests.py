@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.runs.corpora import small_corpus
 from unmissed import FastXML, PfastreXML, PfastXML
 from unmissed.errors import InputError
+from unmissed.kernels.row_forest import find_leaf
 from unmissed.models import row_tree
 from unmissed.models.rows import scale_rows
 from unmissed.propensity import Constant, Jain
@@ -104,6 +107,51 @@ def test_rows_taken_in_small_parts_rank_the_same(forests, monkeypatch):
     found = forests[PfastreXML].rank(TEST.X, 6)
     assert np.array_equal(found.labels, expected.labels)
     assert np.array_equal(found.scores, expected.scores)
+
+
+def leaves_of(model, X):
+    """The leaf of each row in each tree, by the kernel that prediction uses: (n_trees, n_rows)."""
+    X = model._checked(X).toarray()
+    return np.array([[find_leaf(*tree[:5], x) for x in X] for tree in model.walks_])
+
+
+def test_training_and_prediction_agree_on_rows_whose_score_is_exactly_0():
+    rng = np.random.default_rng(345)
+    X, Y = (sp.csr_matrix((rng.random(shape) < 0.25).astype(np.float32)) for shape in ((30, 8), (30, 6)))
+    model = FastXML(n_trees=1, unit_rows=False, n_jobs=1).fit(X, Y)
+    leaves = leaves_of(model, X)[0]
+    assert np.bincount(leaves).tolist() == model.trees_[0].leaf_rows.tolist()
+    assert len(model.trees_[0].leaf_rows) > 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    cls=st.sampled_from([FastXML, PfastXML, PfastreXML]),
+    size=st.sampled_from([(30, 1), (100, 8), (300, 25), (300, 60)]),
+    kind=st.sampled_from(["binary", "counts", "normal", "dense"]),
+    unit_rows=st.booleans(),
+    C=st.sampled_from([1.0, 4.0]),
+    small=st.sampled_from([8, 2048]),
+)
+def test_every_training_row_reaches_the_leaf_that_it_was_trained_in(seed, cls, size, kind, unit_rows, C, small):
+    """Each row has a label of its own, so the labels of a leaf name the rows that it was made of."""
+    rng = np.random.default_rng(seed)
+    n_rows, X = size[0], rng.standard_normal(size)
+    if kind in ("binary", "counts"):
+        X = np.minimum(rng.poisson(0.4, size), 1 if kind == "binary" else 9)
+    elif kind == "normal":
+        X[rng.random(size) < 0.6] = 0
+    Y = np.hstack([np.eye(n_rows), rng.random((n_rows, 6)) < 0.3])
+    X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y, dtype=np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "SMALL", small)
+        model = cls(n_trees=3, max_leaf=3, leaf_labels=1000, C=C, unit_rows=unit_rows, n_jobs=1).fit(X, Y)
+    for tree, leaves in zip(model.trees_, leaves_of(model, X), strict=True):
+        trained_in = np.full(Y.shape[1], -1)
+        trained_in[tree.labels] = np.repeat(np.arange(len(tree.leaf_rows)), np.diff(tree.leaf_starts))
+        assert np.array_equal(trained_in[:n_rows], leaves)
+        assert np.array_equal(np.bincount(leaves, minlength=len(tree.leaf_rows)), tree.leaf_rows)
 
 
 def test_one_tree_grows_alike_on_any_number_of_cores(monkeypatch):

@@ -7,23 +7,26 @@ import scipy.sparse as sp
 from tests.solvers.problems import dense_weights, make_problem, solve
 from unmissed.errors import InputError
 from unmissed.kernels.node_lanes import list_positives
-from unmissed.solvers.node import NodeRows, NodeSolver
+from unmissed.solvers.node import NodeRows, NodeSolver, _Sweeps
 from unmissed.solvers.squared_hinge import SquaredHinge
 
 pytestmark = pytest.mark.kernel
 
 
-def solve_node(solver, X, Y, costs=None, negative=1.0, rows=None):
-    """Solve the columns of Y over some rows of X; `costs` has the shape of Y."""
+def make_node(solver, X, Y, costs=None, negative=1.0, rows=None):
+    """Lay out the columns of Y over some rows of X; `costs` has the shape of Y."""
     X, Y = sp.csr_matrix(X), sp.csr_matrix(Y)
     rows = np.arange(X.shape[0]) if rows is None else rows
     design, laid = solver.lay_out(X, rows, 0)
     held = sp.csr_matrix(Y[laid])
     costs = np.ones(Y.shape) if costs is None else costs
     paid = costs[laid[np.repeat(np.arange(len(laid)), np.diff(held.indptr))], held.indices]
-    return solver.solve(
-        NodeRows(design, held.indptr.astype(np.int64), held.indices, paid, negative, Y.shape[1]), seed=3
-    )
+    return NodeRows(design, held.indptr.astype(np.int64), held.indices, paid, negative, Y.shape[1])
+
+
+def solve_node(solver, X, Y, costs=None, negative=1.0, rows=None):
+    """Solve the columns of Y over some rows of X; `costs` has the shape of Y."""
+    return solver.solve(make_node(solver, X, Y, costs, negative, rows), seed=3)
 
 
 def dense(node, n_features):
@@ -63,6 +66,41 @@ def test_the_certificate_bounds_what_the_returned_weights_cost():
     assert (node.gap <= 0.02).all()
     assert (node.objective * (1 - node.gap) <= best.objective * (1 + 1e-5)).all(), "no optimum below the bound"
     assert (node.objective >= best.objective * (1 - 1e-5)).all()
+
+
+def wide_bounds(node, W, b, a):
+    """Return each column's objective and the best multiple of its dual point, in extended precision."""
+    design, wide = node.design, np.longdouble
+    X = sp.csr_matrix((design.values, design.indices.astype(np.int64), design.indptr), (len(a), len(W)))
+    X = np.hstack([X.toarray(), np.ones((len(a), 1))]).astype(wide)
+    z, costs = np.full(a.shape, wide(-1)), np.full(a.shape, wide(node.negative))
+    of_row = np.repeat(np.arange(len(a)), np.diff(node.starts))
+    z[of_row, node.columns], costs[of_row, node.columns] = 1, node.costs
+    point = np.vstack([W, b]).astype(wide)
+    primal = (point**2).sum(axis=0) / 2 + (costs * np.maximum(0, 1 - z * (X @ point)) ** 2).sum(axis=0)
+    assert (a >= 0).all()
+    a = np.where(costs > 0, a, wide(0))
+    curved = np.divide(a**2, 2 * costs, out=np.zeros_like(a), where=costs > 0).sum(axis=0)
+    steepness = curved + ((X.T @ (a * z)) ** 2).sum(axis=0)
+    return primal, np.divide(a.sum(axis=0) ** 2, 2 * steepness, out=np.zeros_like(primal), where=steepness > 0)
+
+
+@pytest.mark.parametrize("tol", [0.05, 1e-3, 1e-6])
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("dear", [1.0, 1e3])
+def test_a_claimed_gap_is_at_least_the_true_one(tol, scale, dear):
+    X, Y = make_problem(8, n_labels=5)
+    costs = np.random.default_rng(1).choice([0.0, 0.5, 1.0, dear], Y.shape)
+    solver = NodeSolver(tol=tol, prune=0, max_sweeps=40)
+    node = make_node(solver, X * np.float32(scale), Y, costs, negative=0.7)
+    state = _Sweeps(solver, node, seed=3)
+    found = state.run()
+    primal, dual = wide_bounds(node, state.W[:, :5], found.bias, state.a[:, :5])
+    assert (found.objective >= primal).all(), "the objective is not understated"
+    assert (found.objective * (1 - found.gap.astype(np.longdouble)) <= dual * (1 + 1e-15)).all(), "nor is D overstated"
+    assert (found.gap >= (primal - dual) / primal).all()
+    assert (found.gap <= (primal - dual) / primal + 1e-9).all(), "and what rounding is counted for is little"
+    assert (found.sweeps == 40).all() or (found.gap <= tol).all()
 
 
 def test_a_whole_cost_of_a_positive_is_that_many_rows():

@@ -111,11 +111,14 @@ def sweep(lanes, order, indptr, indices, values, norms, pos_indptr, pos_lanes, p
 
 
 @kernel()
-def dual_objective(lanes, pos_indptr, pos_lanes, pos_h, h_negative, W, bias, a, penalty, dual):
-    """Set each lane's |w|^2/2 + b^2/2, and its dual objective: the sum of a - h a^2/2, less that penalty."""
+def dual_objective(lanes, pos_indptr, pos_lanes, pos_h, h_negative, W, bias, a, dual):
+    """Set each lane's dual objective, the sum of a - h a^2/2 less |w|^2/2 + b^2/2, to about float32 precision.
+
+    It tells when sweeps gain little. Certificates are made of the sums in `node_certificate`.
+    """
     square = np.zeros(len(lanes), np.float32)
     for lane in range(len(lanes)):
-        penalty[lane] = np.float64(bias[lane]) * np.float64(bias[lane])
+        dual[lane] = np.float64(bias[lane]) * np.float64(bias[lane])
     for top in range(0, W.shape[0], 256):  # short sums in float32, their sum in float64
         square[:] = 0
         for at in range(top, min(top + 256, W.shape[0])):
@@ -123,10 +126,9 @@ def dual_objective(lanes, pos_indptr, pos_lanes, pos_h, h_negative, W, bias, a, 
             for lane in range(len(lanes)):
                 square[lane] += w[lane] * w[lane]
         for lane in range(len(lanes)):
-            penalty[lane] += np.float64(square[lane])
+            dual[lane] += np.float64(square[lane])
     for lane in range(len(lanes)):
-        penalty[lane] *= 0.5
-        dual[lane] = -penalty[lane]
+        dual[lane] *= -0.5
     half = np.float32(0.5) * h_negative
     for row in range(a.shape[0]):
         mine = a[row]
@@ -136,68 +138,6 @@ def dual_objective(lanes, pos_indptr, pos_lanes, pos_h, h_negative, W, bias, a, 
             lane = pos_lanes[place]
             extra = np.float64(pos_h[place]) - np.float64(h_negative)
             dual[lane] -= 0.5 * extra * np.float64(mine[lane]) * np.float64(mine[lane])
-
-
-@kernel()
-def all_scores(lanes, indptr, indices, values, W, scores):
-    """Set scores[i] = x_i.W, without the bias."""
-    nothing = np.zeros(len(lanes), np.float32)
-    for row in range(indptr.shape[0] - 1):
-        _scores(lanes, indices, values, indptr[row], indptr[row + 1], W, nothing, scores[row])
-
-
-@kernel()
-def best_bias(lanes, scores, pos_indptr, pos_lanes, pos_h, h_negative, steps, bias, loss):
-    """Move each lane's bias to where its objective is smallest for the weights it has; set the loss there.
-
-    Newton's steps on b^2/2 + the loss, which is piecewise quadratic; a lane whose last step was no better than where it
-    stood before goes back there.
-    """
-    slope, bend = np.empty(len(lanes)), np.empty(len(lanes))
-    best = np.full(len(lanes), np.inf)
-    best_at = bias.copy()
-    for step in range(steps + 1):
-        _loss_at(lanes, scores, pos_indptr, pos_lanes, pos_h, h_negative, bias, loss, slope, bend)
-        for lane in range(len(lanes)):
-            b = np.float64(bias[lane])
-            value = 0.5 * b * b + loss[lane]
-            if value < best[lane]:
-                best[lane] = value
-                best_at[lane] = bias[lane]
-            if step < steps:
-                bias[lane] = np.float32(b - (b + slope[lane]) / (1 + bend[lane]))
-    for lane in range(len(lanes)):
-        bias[lane] = best_at[lane]
-        loss[lane] = best[lane] - 0.5 * np.float64(bias[lane]) * np.float64(bias[lane])
-
-
-@kernel()
-def _loss_at(lanes, scores, pos_indptr, pos_lanes, pos_h, h_negative, bias, loss, slope, bend):
-    """Sum the loss of each lane over all rows at a bias, with its first two derivatives by the bias."""
-    cost = 0.5 / np.float64(h_negative)
-    loss[:] = 0
-    slope[:] = 0
-    bend[:] = 0
-    for row in range(scores.shape[0]):
-        line = scores[row]
-        for lane in range(len(lanes)):
-            over = np.float64(max(line[lane] + bias[lane] + _ONE, _ZERO))
-            loss[lane] += over * over
-            slope[lane] += over
-            bend[lane] += 1.0 if over > 0 else 0.0
-    for lane in range(len(lanes)):
-        loss[lane] *= cost
-        slope[lane] *= 2 * cost
-        bend[lane] *= 2 * cost
-    for row in range(scores.shape[0]):
-        for place in range(pos_indptr[row], pos_indptr[row + 1]):
-            lane = pos_lanes[place]
-            score = scores[row, lane] + bias[lane]
-            over, under = np.float64(max(score + _ONE, _ZERO)), np.float64(max(_ONE - score, _ZERO))
-            dear = 0.5 / np.float64(pos_h[place])
-            loss[lane] += dear * under * under - cost * over * over
-            slope[lane] -= 2 * dear * under + 2 * cost * over
-            bend[lane] += (2 * dear if under > 0 else 0.0) - (2 * cost if over > 0 else 0.0)
 
 
 @kernel()

@@ -9,6 +9,25 @@ _ZERO = np.float32(0)
 
 
 @kernel()
+def goes_first(features, weights, begin, end, constant, dense):
+    """Return whether a node sends a row to its first child: w.x + b > 0, summed in float32 in a fixed order.
+
+    Training splits rows by this function and prediction follows it. Two ways to sum would disagree about scores near 0.
+    """
+    return row_dot(features, weights, begin, end, dense) + constant > _ZERO
+
+
+@kernel()
+def find_leaf(children, starts, features, weights, constants, dense):
+    """Return the leaf that a dense row reaches."""
+    node = 0 if children.shape[0] else -1
+    while node >= 0:
+        first = goes_first(features, weights, starts[node], starts[node + 1], constants[node], dense)
+        node = children[node, 0] if first else children[node, 1]
+    return ~node
+
+
+@kernel()
 def walk(
     indptr, indices, values, children, starts, features, weights, constants, leaf_starts, leaf_labels, leaf_means,
     dense, counts, labels, means,
@@ -21,15 +40,11 @@ def walk(
         begin, end = indptr[row], indptr[row + 1]
         for at in range(begin, end):
             dense[indices[at]] = values[at]
-        node = 0 if children.shape[0] else -1
-        while node >= 0:
-            first, last = starts[node], starts[node + 1]
-            score = row_dot(features, weights, first, last, dense) + constants[node]
-            node = children[node, 0] if score > _ZERO else children[node, 1]
+        leaf = find_leaf(children, starts, features, weights, constants, dense)
         for at in range(begin, end):
             dense[indices[at]] = _ZERO
         filled = counts[row]
-        for at in range(leaf_starts[~node], leaf_starts[~node + 1]):
+        for at in range(leaf_starts[leaf], leaf_starts[leaf + 1]):
             labels[row, filled] = leaf_labels[at]
             means[row, filled] = leaf_means[at]
             filled += 1

@@ -1,8 +1,8 @@
 """Growing a tree over rows: sides by nDCG, a separator per node, leaves of mean labels (FastXML and its relatives).
 
 A node works on copies that are as large as its own rows: its labels renumbered, its features as columns of those
-that can have a weight at all. What is as long as there are features or labels (`place`, `tally`, `cursor`) belongs to
-the thread and is left as it was found, all zeros.
+that can have a weight at all. What is as long as there are features or labels (`place`, `tally`, `cursor`, `dense`)
+belongs to the thread and is left as it was found, all zeros.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from unmissed._jit import kernel
 from unmissed.kernels.l1_logistic import next_seed, separate
 from unmissed.kernels.prefetch import prefetch_row
+from unmissed.kernels.row_forest import goes_first
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
@@ -160,11 +161,12 @@ def gather_columns(indptr, indices, values, rows, side, cost, tally, cursor):
 
 @kernel()
 def split(x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, discounts, rows, seed, C, steps, tol, desk):
-    """Split a node: the rows of the first side stand first, in their order, then the others; one side may be empty.
+    """Split a node by a separator of the sides that nDCG chose; one side may be empty.
 
-    Returns how many rows the first side has, and the separator: features, their weights, and a constant.
+    Returns how many rows go to the first child (they are moved to the front of `rows`), and the separator: features,
+    their weights, and a constant.
     """
-    place, tally, cursor = desk
+    place, tally, cursor, dense = desk
     n_rows = rows.shape[0]
     side, cost = np.empty(n_rows, np.float32), np.empty(n_rows, np.float32)
     starts, numbers, names = gather_labels(y_indptr, y_indices, rows, place)
@@ -180,19 +182,37 @@ def split(x_indptr, x_indices, x_values, y_indptr, y_indices, gains, ideal, disc
     )
     weights, score = np.empty(features.shape[0] + 1, np.float32), np.empty(n_rows, np.float32)
     separate(starts, column_rows, column_values, side, cost, seed, steps, tol, weights, score)
-    there, filled = np.empty(n_rows, rows.dtype), 0
-    n_first = 0
-    for at in range(n_rows):
-        if score[at] > _ZERO:
-            rows[n_first] = rows[at]
-            n_first += 1
-        else:
-            there[filled] = rows[at]
-            filled += 1
-    rows[n_first:] = there[:filled]
     kept = np.flatnonzero(weights[:-1])
     kept = kept[np.argsort(features[kept])]
-    return n_first, features[kept], weights[kept], weights[-1]
+    features, constant, weights = features[kept], weights[-1], weights[kept]
+    n_first = partition(x_indptr, x_indices, x_values, features.view(np.uint32), weights, constant, dense, rows)
+    return n_first, features, weights, constant
+
+
+@kernel()
+def partition(indptr, indices, values, features, weights, constant, dense, rows):
+    """Move the rows that go to the first child to the front, both parts in their order; return how many they are.
+
+    Scores are computed from the weights as prediction does. Those that the solver kept up to date have other rounding
+    errors, and would send rows with scores near 0 elsewhere.
+    """
+    others, n_others, n_first = np.empty(rows.shape[0], rows.dtype), 0, 0
+    for at in range(rows.shape[0]):
+        row = rows[at]
+        if at + 2 < rows.shape[0]:
+            prefetch_row(indptr, indices, values, rows[at + 2])
+        for entry in range(indptr[row], indptr[row + 1]):
+            dense[indices[entry]] = values[entry]
+        if goes_first(features, weights, 0, features.shape[0], constant, dense):
+            rows[n_first] = row
+            n_first += 1
+        else:
+            others[n_others] = row
+            n_others += 1
+        for entry in range(indptr[row], indptr[row + 1]):
+            dense[indices[entry]] = _ZERO
+    rows[n_first:] = others[:n_others]
+    return n_first
 
 
 @kernel()

@@ -2,8 +2,9 @@
 
 For every column of the node: min 1/2 |w|^2 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 over (w, b), LIBLINEAR's
 objective, as in `squared_hinge`; here the positives of a column may differ in cost. All columns of a node are swept
-together in lanes, each time over all rows in a new random order, until the gain of a sweep says that the duality gap
-may have come down to the tolerance; then the bias is moved to its best value and the gap is measured.
+together in SIMD lanes, each time over all rows in a new random order, until the gain of a sweep says that the duality
+gap may have come down to the tolerance. Then the weights are recomputed from the dual variables in float64, the bias is
+moved to its best value, and the gap is certified: a bound that counts its own rounding errors, as in `certificate`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.kernels.node_lanes import all_scores, best_bias, dual_objective, round_weights, sweep
+from unmissed.kernels.node_certificate import best_bias, exact_scores, sum_duals, take_weights
+from unmissed.kernels.node_lanes import dual_objective, round_weights, sweep
 from unmissed.solvers.buffers import scratch
+from unmissed.solvers.certificate import Dual, relative_gap, upper_bound
 from unmissed.solvers.design import Design, lay_out
 from unmissed.solvers.label import half_inverse
 from unmissed.solvers.parameters import Count, NotNegative, Seed, Tolerance, check_ranges
@@ -24,6 +27,8 @@ MOST_COLUMNS = 112  # classifiers of a node; more lanes gain nothing
 _STEP = 16  # lanes come in multiples of this, so that few kinds of them are compiled
 _NEWTON = 8  # steps towards the best bias
 _GAIN = 0.5  # the gap is about twice what a sweep gains, relative to the dual objective
+
+Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class NodeWeights:
 class NodeSolver:
     """Solve the columns of nodes to a relative duality gap of `tol`, in at most `max_sweeps` sweeps over their rows.
 
-    Weights smaller than `prune` become 0 after training; the gap is that of the solution before.
+    Weights smaller than `prune` become 0 after training, and the others are rounded to 16 bits. `objective` and `gap`
+    are upper bounds for the float32 weights before that.
     """
 
     tol: Tolerance = 0.05
@@ -125,15 +131,15 @@ class _Sweeps:
         self.W[:], self.a[:] = 0, 0
         self.bias = np.full(n_lanes, -2, np.float32)  # a lane without a column is satisfied there
         self.bias[: node.n_columns] = 0
-        self.h_negative = half_inverse(node.negative)
         h = (0.5 / np.maximum(node.costs, 1e-30)).astype(np.float32)
-        self.positives = node.starts, node.columns, h, self.h_negative
+        self.positives = node.starts, node.columns, h, half_inverse(node.negative)
+        self.costs = node.starts, node.columns, node.costs.astype(np.float64, copy=False), float(node.negative)
 
     def run(self) -> NodeWeights:
         """Sweep, and certify when the last sweep gained little."""
         n_columns, solver = self.node.n_columns, self.solver
         before = np.zeros(n_columns)
-        penalty, dual = np.empty(len(self.lanes)), np.empty(len(self.lanes))
+        dual = np.empty(len(self.lanes))
         order = np.arange(self.node.design.n_samples, dtype=np.int32)
         sweeps = 0
         while True:
@@ -149,26 +155,48 @@ class _Sweeps:
                 self.a,
             )
             sweeps += 1
-            dual_objective(self.lanes, *self.positives, self.W, self.bias, self.a, penalty, dual)
+            dual_objective(self.lanes, *self.positives, self.W, self.bias, self.a, dual)
             gain = dual[:n_columns] - before
             before = dual[:n_columns].copy()
             if sweeps < solver.max_sweeps and (gain > _GAIN * solver.tol * np.abs(before)).any():
                 continue
-            bias, objective = self._best(penalty)
-            gap = np.abs(objective - before) / np.maximum(objective, np.finfo(float).tiny)
-            gap[~np.isfinite(gap)] = np.inf
+            bias, objective, gap = self._certify()
             if sweeps >= solver.max_sweeps or (gap <= solver.tol).all():
                 return self._keep(bias, objective, gap, sweeps)
 
-    def _best(self, penalty: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-        """Return the best bias of each column for the weights it has, and its objective there."""
-        n = self.node.n_columns
-        scores = scratch("node scores", self.a.shape)
-        all_scores(self.lanes, *self.node.design.rows, self.W, scores)
+    def _certify(self) -> tuple[npt.NDArray[np.float32], Doubles, Doubles]:
+        """Return each column's best bias, an upper bound of its objective there, and of its relative duality gap."""
+        n, design = self.node.n_columns, self.node.design
+        duals, squares = self._recompute_weights()
+        bias, losses = self._best_bias()
+        most_cost = max(self.node.negative, float(self.node.costs.max(initial=0)))
+        objective, gap = np.empty(n), np.empty(n)
+        for at, dual in enumerate(duals):
+            square, loss = float(squares[at]), float(losses[at])
+            objective[at] = upper_bound(design, square, float(bias[at]), True, loss, most_cost)
+            gap[at] = relative_gap(objective[at], dual.lower_bound(design.n_features))
+        return bias[:n], objective, gap
+
+    def _recompute_weights(self) -> tuple[list[Dual], Doubles]:
+        """Set weights and bias to float32 of what the dual variables give; return the dual points and the new |w|^2."""
+        n, design = self.node.n_columns, self.node.design
+        exact = scratch("node sums", self.W.shape, np.float64)
+        sums, squares = np.empty((4, len(self.lanes))), np.empty((2, len(self.lanes)))
+        sum_duals(self.lanes, *design.rows, design.norms, *self.costs, self.a, exact, sums)
+        take_weights(self.lanes, exact, self.W, squares)
+        total, curved, offset, spread = sums[:, :n].tolist()
+        self.bias[:n] = offset
+        square = squares[0, :n].tolist()
+        points = zip(total, curved, square, offset, spread, strict=True)
+        return [Dual(*point, terms=design.n_samples) for point in points], squares[1]
+
+    def _best_bias(self) -> tuple[npt.NDArray[np.float32], Doubles]:
+        """Return the best bias of each lane for the weights it has, and its loss there."""
+        scores = scratch("node sums", self.a.shape, np.float64)
+        exact_scores(self.lanes, *self.node.design.rows, self.W, scores)
         bias, loss = self.bias.copy(), np.empty(len(self.lanes))
-        best_bias(self.lanes, scores, *self.positives, _NEWTON, bias, loss)
-        own, best = self.bias[:n].astype(np.float64), bias[:n].astype(np.float64)
-        return bias[:n], penalty[:n] + 0.5 * (best**2 - own**2) + loss[:n]
+        best_bias(self.lanes, scores, *self.costs, _NEWTON, bias, loss)
+        return bias, loss
 
     def _keep(self, bias: Any, objective: Any, gap: Any, sweeps: int) -> NodeWeights:
         """Prune and round the weights."""

@@ -126,7 +126,7 @@ class Growth:
     tol: float
     crew: Crew
     _arrays: tuple[Array, ...] = field(init=False)
-    _desks: list[tuple[Array, Array, Array]] = field(init=False, default_factory=list)
+    _desks: list[tuple[Array, ...]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         n_labels = self.Y.shape[1]
@@ -170,7 +170,7 @@ class Growth:
         finally:
             self._desks.append(desk)
 
-    def _take_desk(self) -> tuple[Array, Array, Array]:
+    def _take_desk(self) -> tuple[Array, ...]:
         """Return what a thread needs that is as long as there are labels or features: zeros, used before or new."""
         try:
             return self._desks.pop()
@@ -180,6 +180,7 @@ class Growth:
                 np.zeros(self.Y.shape[1], np.int32),
                 np.zeros((n_features, 2), np.float32),
                 np.zeros(n_features, np.int64),
+                np.zeros(n_features, np.float32),
             )
 
 
