@@ -49,7 +49,7 @@ def stats(
         found = survey(
             data,
             test or [],
-            text=text.features(data),
+            text=text.features(data, reading.columns),
             count_features=not labels_only,
             progress=progress,
             **reading.words(),
@@ -106,7 +106,7 @@ def convert(
         return
     if like is not None:
         text.refuse(f"{like}: its features are used (--like)")
-    features = text.features(source)
+    features = text.features(source, reading.columns)
     with show.stoppable(lambda: show.not_written(target)):
         with show.progress_bar("reading") as progress:
             training = None if like is None else load(like)

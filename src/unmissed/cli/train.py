@@ -247,7 +247,7 @@ def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> 
     """Read a data set from which features of text are learned; options of text are refused for anything else."""
     from unmissed.data import load
 
-    features = text.features(data)
+    features = text.features(data, reading.columns)
     with show.progress_bar("reading") as progress:
         return load(data, text=features, progress=progress, **reading.words())
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
 from unmissed.matrices import check_X, check_Y
 
@@ -91,6 +92,8 @@ class Dataset(Labelled):
         if not trusted:
             object.__setattr__(self, "X", check_X(self.X))
             object.__setattr__(self, "Y", check_Y(self.Y))
+            for what in ("label_names", "label_titles", "feature_names"):
+                check_strings(what, getattr(self, what))
         if self.X.shape[0] != self.Y.shape[0]:
             raise InputError(f"X has {self.X.shape[0]} rows and Y {self.Y.shape[0]}; expected as many")
         _check_names("label_names", self.label_names, self.n_labels)

@@ -13,6 +13,7 @@ from unmissed.data import delimited, json_lines, parquet, text_folder
 from unmissed.data.columns import Columns
 from unmissed.data.forms import form_of
 from unmissed.data.streams import lines
+from unmissed.data.unicode import index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
@@ -33,7 +34,7 @@ class Reading(NamedTuple):
         """Give where each document is, and its needed columns."""
         form = form_of(source)
         if form == "json":
-            return json_lines.documents(source, lines(source, progress))
+            return json_lines.documents(source, lines(source, progress, encoding=self.columns.encoding))
         if form == "table":
             return delimited.documents(source, self.columns, needed, header=self.header, progress=progress)
         reader = {"parquet": parquet.documents, "folder": text_folder.documents, "frame": parquet.frame_documents}[form]
@@ -122,20 +123,20 @@ def binarize(
     With `keep_unknown` none is left out: labels beyond the given names get columns behind theirs, in sorted order.
     """
     if names is None or keep_unknown:
-        known_names = set(names or ())
+        known_names = index_names(names or ())
         found = {name for labels in label_lists for name in labels if name not in known_names}
         names = [*(names or ()), *sorted(found)]
-    column = {name: place for place, name in enumerate(names)}
-    if len(column) != len(names):
+    if len(set(names)) != len(names):
         raise InputError("label names are not unique; labels cannot be matched by name")
+    column = index_names(names)
     pointers = np.zeros(len(label_lists) + 1, np.int64)
     indices: list[int] = []
     n_unknown = 0
     for row, labels in enumerate(label_lists):
         distinct = set(labels)
-        known = sorted(column[name] for name in distinct if name in column)
-        n_unknown += len(distinct) - len(known)
-        indices.extend(known)
+        known = {column[name] for name in distinct if name in column}
+        n_unknown += sum(name not in column for name in distinct)
+        indices.extend(sorted(known))
         pointers[row + 1] = len(indices)
     marks = np.array(indices, dtype=np.int32)
     Y = assemble(np.ones(marks.size, np.float32), marks, pointers, (len(label_lists), len(names)))

@@ -16,6 +16,7 @@ from unmissed.data.documents import Reading, binarize
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
 from unmissed.data.text import TextFeatures
+from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
@@ -52,16 +53,18 @@ def survey(
     are the same if they have the same name, or, where files have no names, the same number.
     """
     n_features: int | None = None
+    columns = columns or Columns()
     if holds_text(train):
-        texts, label_lists = Reading(columns or Columns(), header).texts_and_labels(train, progress)
+        texts, label_lists = Reading(columns, header).texts_and_labels(train, progress)
         if count_features:
-            n_features = (text or TextFeatures()).count_terms(texts)
+            features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
+            n_features = features.count_terms(texts)
         else:
             deque(texts, maxlen=0)  # for their labels
         Y, names, _ = binarize(label_lists)
         known: list[str] | None = names
     else:
-        dataset = load(train, header=header, one_based=one_based, progress=progress)
+        dataset = load(train, columns=columns, header=header, one_based=one_based, progress=progress)
         Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
     blocks, everything = [Y], known
     for path in tests:
@@ -95,10 +98,10 @@ def _join_columns(
         if Z.shape[1] != expected:
             raise InputError(f"{path}: has {Z.shape[1]} labels; the training set has {expected}")
         return Z, known
-    place = {name: column for column, name in enumerate(known)}
-    for name in names:
-        place.setdefault(name, len(place))
-    columns = np.array([place[name] for name in names], dtype=np.int32)[Z.indices]
-    renumbered = sparse.csr_matrix((Z.data, columns, Z.indptr.copy()), shape=(Z.shape[0], len(place)))
+    index = index_names(known)
+    joined = [*known, *(name for name in names if find_name(index, name) < 0)]
+    index = index_names(joined)
+    columns = np.array([find_name(index, name) for name in names], dtype=np.int32)[Z.indices]
+    renumbered = sparse.csr_matrix((Z.data, columns, Z.indptr.copy()), shape=(Z.shape[0], len(joined)))
     renumbered.sort_indices()
-    return renumbered, list(place)
+    return renumbered, joined

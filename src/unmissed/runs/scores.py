@@ -15,6 +15,7 @@ from scipy import sparse
 from unmissed.data.json_lines import documents
 from unmissed.data.npz import read_matrix
 from unmissed.data.streams import bare_suffix, lines
+from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.files import no_such, read_npy
 from unmissed.progress import Progress, silent
@@ -159,7 +160,7 @@ def _read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress)
         try:
             row = int(found["row"]) if rows is None else rows.get(found["id"], -1)
             rank, score = int(found["rank"]), float(found["score"])
-            label = int(found["label"]) if column is None else column.get(found["label"].translate(BREAKS), -1)
+            label = int(found["label"]) if column is None else find_name(column, found["label"].translate(BREAKS))
         except (KeyError, ValueError):
             raise InputError(f"{where}: expected row, rank, label and score, found {_short(found)}") from None
         if not (0 <= row < wanted.n_samples and 0 <= label < wanted.n_labels and rank >= 1):
@@ -244,10 +245,10 @@ def _columns(path: PathLike, wanted: Wanted) -> dict[str, int] | None:
     """Return each label's column by its name as tables show it, or None where labels are numbers."""
     if wanted.names is None:
         return None
-    column = {name.translate(BREAKS): label for label, name in enumerate(wanted.names)}
-    if len(column) != len(wanted.names):
+    shown = [name.translate(BREAKS) for name in wanted.names]
+    if len(set(shown)) != len(shown):
         raise InputError(f"{path}: two labels of the training set look alike in a table; evaluate the .npz file")
-    return column
+    return index_names(shown)
 
 
 def _shown(line: bytes) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from unmissed.archive import write_archive
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import pack_names
+from unmissed.data.unicode import check_strings, find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Executor, OnDisk, Share, Unfinished, Work
@@ -169,6 +170,12 @@ def save(
     counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
     if counts is not None and (n_samples is None or n_samples < 1):
         raise InputError("label_counts need n_samples, the number of training rows that they were counted in")
+    for what, strings in (
+        ("label_names", label_names),
+        ("label_titles", label_titles),
+        ("feature_names", feature_names),
+    ):
+        check_strings(what, strings)
     for what, names in (("label_names", label_names), ("label_titles", label_titles), ("label_counts", counts)):
         if names is not None and len(names) != model.n_labels_:
             raise InputError(f"{what} has {len(names)} entries; expected {model.n_labels_}")
@@ -261,8 +268,8 @@ def new_columns(run: Run, dataset: Dataset) -> list[int]:
     if dataset.n_features != run.n_features:
         raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
     if run.label_names is not None and dataset.label_names is not None:
-        known = set(run.label_names)
-        columns = [label for label, name in enumerate(dataset.label_names) if name not in known]
+        known = index_names(run.label_names)
+        columns = [label for label, name in enumerate(dataset.label_names) if find_name(known, name) < 0]
     elif run.label_names is None and dataset.label_names is None:
         columns = list(range(run.n_labels, dataset.n_labels))
     else:
