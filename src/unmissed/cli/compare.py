@@ -90,6 +90,7 @@ def compare(
             comparison,
             text=features,
             stage=show.progress_bar,
+            warn=show.warn,
             **reading.words(),
         )
         files = write_report(results, out)

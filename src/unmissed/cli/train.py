@@ -244,12 +244,19 @@ def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: boo
 
 
 def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> "Dataset":
-    """Read a data set from which features of text are learned; options of text are refused for anything else."""
+    """Read a data set from which features of text are learned, and say what looks wrong with it.
+
+    Options of text are refused for anything else.
+    """
     from unmissed.data import load
+    from unmissed.data.checks import check_labels
 
     features = text.features(data, reading.columns)
     with show.progress_bar("reading") as progress:
-        return load(data, text=features, progress=progress, **reading.words())
+        dataset = load(data, text=features, progress=progress, **reading.words())
+    for line in check_labels(data, dataset.Y, dataset.label_names, dataset.documents):
+        show.warn(line)
+    return dataset
 
 
 def tell(run: "Run", json: bool) -> None:

@@ -16,6 +16,7 @@ from unmissed.files import parse_json
 
 SEPARATOR = ";"
 _OTHERS = (",", "|", "\t", "\n")  # what else people put between labels
+_TEXT_LENGTH = 200  # characters of a cell, on average, that are rather a text than labels
 _QUOTED = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?[0-9]{1,18}))\s*(,|\Z)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _SHORT = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
@@ -106,6 +107,8 @@ class LabelCells:
     path: str
     columns: Columns
     n_split: int = 0
+    n_cells: int = 0
+    n_characters: int = 0
     others: Counter[str] = field(default_factory=Counter)
 
     def read(self, where: str, cell: Any) -> list[Any]:
@@ -124,6 +127,8 @@ class LabelCells:
             return _parse_list(where, stripped)
         if SEPARATOR in cell:
             self.n_split += 1
+        self.n_cells += 1
+        self.n_characters += len(stripped)
         self.others.update(other for other in _OTHERS if other in stripped)
         return _split(cell, SEPARATOR)
 
@@ -131,6 +136,12 @@ class LabelCells:
         """Refuse a table whose labels seem to have something else between them than the default."""
         if self.n_split or not self.others:
             return
+        if self.n_characters > _TEXT_LENGTH * self.n_cells:
+            raise InputError(
+                f"{self.path}: cells of {self.columns.labels!r} have {self.n_characters // self.n_cells} characters on "
+                "average and are not split: are they texts? (--text-column, --labels-column; or name the separator of "
+                "labels, --separator)"
+            )
         other, n_cells = self.others.most_common(1)[0]
         raise InputError(
             f"{self.path}: no cell of {self.columns.labels!r} has {SEPARATOR!r} between labels, but {n_cells} have "

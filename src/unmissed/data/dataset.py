@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from unmissed.data.checks import DocumentFigures
 from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
 from unmissed.matrices import check_X, check_Y
@@ -87,6 +88,8 @@ class Dataset(Labelled):
     """The store that this data set, all of it and unchanged, was opened from; set by `open_store` alone."""
     origin: ClassVar[Origin | None] = None
     """Where all of this data set was read from, and how; set by `load` alone."""
+    documents: ClassVar[DocumentFigures | None] = None
+    """What was counted while its texts were read; set by `load` alone."""
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:

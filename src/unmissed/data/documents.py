@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.data import delimited, json_lines, parquet, text_folder
+from unmissed.data.checks import DocumentFigures
 from unmissed.data.columns import Columns
 from unmissed.data.forms import form_of
 from unmissed.data.streams import lines
@@ -75,15 +76,23 @@ class Reading(NamedTuple):
         for where, document in self.documents(source, [columns.text, columns.labels], progress):
             yield columns.text_and_labels(where, document)
 
-    def texts_and_labels(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[list[str]]]:
-        """Give texts one by one, and a list that gets the labels of those that were taken."""
+    def texts_and_labels(
+        self, source: Source, progress: Progress = silent
+    ) -> tuple[Iterator[str], list[list[str]], DocumentFigures]:
+        """Give texts one by one, a list that gets the labels of those that were taken, and what is counted of them."""
         label_lists: list[list[str]] = []
-        return self._labelled_texts(source, label_lists, progress), label_lists
+        figures = DocumentFigures()
+        return self._labelled_texts(source, label_lists, figures, progress), label_lists, figures
 
-    def _labelled_texts(self, source: Source, label_lists: list[list[str]], progress: Progress) -> Iterator[str]:
+    def _labelled_texts(
+        self, source: Source, label_lists: list[list[str]], figures: DocumentFigures, progress: Progress
+    ) -> Iterator[str]:
+        columns = self.columns
         names: dict[str, str] = {}  # one string per label, however many rows have it
-        for text, labels in self.pairs(source, progress):
+        for where, document in self.documents(source, [columns.text, columns.labels], progress):
+            text, labels = columns.text_and_labels(where, document)
             label_lists.append([names.setdefault(name, name) for name in labels])
+            figures.add(text, columns.id_of(where, document))
             yield text
         if not label_lists:
             raise InputError(f"{name_of(source)}: holds no documents")

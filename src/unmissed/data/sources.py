@@ -216,7 +216,9 @@ def _load_texts(
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
-    texts, label_lists = reading.texts_and_labels(path, progress)  # each text is let go once its terms are counted
+    texts, label_lists, figures = reading.texts_and_labels(
+        path, progress
+    )  # each text is let go once its terms are counted
     if text is not None and text.is_fitted:
         X = text.transform(texts)
     else:
@@ -224,7 +226,7 @@ def _load_texts(
         text = TextFeatures(unicode_normalization=form) if text is None else dataclasses.replace(text)
         X = text.fit_transform(texts)
     Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
-    return Dataset(
+    dataset = Dataset(
         X,
         Y,
         label_names=names,
@@ -236,6 +238,8 @@ def _load_texts(
         n_unknown_labels=n_unknown,
         trusted=True,
     )
+    vars(dataset)["documents"] = figures
+    return dataset
 
 
 def _match(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from unmissed.data.checks import check_labels
 from unmissed.data.columns import Columns
 from unmissed.data.documents import Reading, binarize
 from unmissed.data.sources import holds_text, load, load_labels
@@ -26,7 +27,10 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Survey:
-    """What `survey` found; `together` pools all files, `n_new_labels` counts labels that only test files have."""
+    """What `survey` found; `together` pools all files, `n_new_labels` counts labels that only test files have.
+
+    `warnings` says, a line each, what looks wrong with the training set.
+    """
 
     train: Statistics
     tests: list[Statistics]
@@ -34,6 +38,7 @@ class Survey:
     n_features: int | None
     n_new_labels: int
     label_counts: npt.NDArray[np.int64] = field(repr=False)
+    warnings: list[str] = field(default_factory=list)
 
 
 def survey(
@@ -55,7 +60,7 @@ def survey(
     n_features: int | None = None
     columns = columns or Columns()
     if holds_text(train):
-        texts, label_lists = Reading(columns, header).texts_and_labels(train, progress)
+        texts, label_lists, figures = Reading(columns, header).texts_and_labels(train, progress)
         if count_features:
             features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
             n_features = features.count_terms(texts)
@@ -63,9 +68,11 @@ def survey(
             deque(texts, maxlen=0)  # for their labels
         Y, names, _ = binarize(label_lists)
         known: list[str] | None = names
+        warnings = check_labels(str(train), Y, names, figures)
     else:
         dataset = load(train, columns=columns, header=header, one_based=one_based, progress=progress)
         Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
+        warnings = check_labels(str(train), Y, known)
     blocks, everything = [Y], known
     for path in tests:
         n_labels = Y.shape[1] if known is None or not header else None  # a file without header cannot know better
@@ -86,6 +93,7 @@ def survey(
         n_features=n_features,
         n_new_labels=int(np.count_nonzero(seen & ~seen_in_train)),
         label_counts=np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64),
+        warnings=warnings,
     )
 
 

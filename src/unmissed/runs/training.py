@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.archive import write_archive
-from unmissed.data import Dataset, TextFeatures
+from unmissed.data import Dataset, TextFeatures, check_dataset
 from unmissed.data.names import pack_names
 from unmissed.data.unicode import check_strings, find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
@@ -62,6 +62,7 @@ def train(
     folder.is_new()  # refuses a folder of something else before anything is written there
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
+    check_dataset(dataset)
     rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
     with folder.locked(together=not share.is_all):
         known = list(sources) or [Source.of(dataset)]
