@@ -14,7 +14,7 @@ from scipy import sparse
 from unmissed.archive import MANIFEST
 from unmissed.data import Columns, load
 from unmissed.data.documents import Reading
-from unmissed.data.forms import holds_text
+from unmissed.data.forms import holds_text, looks_like_sentence, no_data
 from unmissed.data.npz import read_matrix
 from unmissed.data.streams import write_stream
 from unmissed.data.text_folder import documents as documents_of_folder
@@ -50,6 +50,8 @@ def read_rows(
     sizes of XMC text, or one per `.txt` file of a folder. Features come from any other form that `load` reads.
     """
     columns = columns or Columns()
+    if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
+        raise no_data(path, "to rank one text, use --text TEXT")
     if _is_plain_text(run, path):
         return TextLines(path, most=BATCH, encoding=columns.encoding, progress=progress), []
     if run.text is not None and is_text_folder(path, labels=False) and not (Path(path) / MANIFEST).is_file():

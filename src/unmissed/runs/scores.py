@@ -154,6 +154,7 @@ def _read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress)
     column = _columns(path, wanted)
     rows: dict[str, int] | None = None
     places: list[tuple[int, int, int, float]] = []
+    taken: set[tuple[int, int]] = set()
     for where, found in _TABLES[bare_suffix(path)](path, progress):
         if "id" in found and rows is None:
             rows = _rows_by_id(path, wanted.ids())
@@ -170,6 +171,10 @@ def _read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress)
                 f"{f'a row below {wanted.n_samples}' if rows is None else 'an id of the truth'}, a rank from 1 on and "
                 "a label of the training set"
             )
+        if (row, rank) in taken:
+            name = f"row {row}" if rows is None else f"id {found['id']!r}"
+            raise InputError(f"{where}: {name} has two labels of rank {rank}; rows need ids that differ")
+        taken.add((row, rank))
         places.append((row, rank - 1, label, score))
     depth = 1 + max((rank for _, rank, _, _ in places), default=0)
     if depth > wanted.n_labels:
