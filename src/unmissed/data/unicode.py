@@ -17,9 +17,16 @@ def check_normalization(form: Any) -> None:
 
 
 def normalize(text: str, form: str = "nfc") -> str:
-    """Return a text in a Unicode normal form; ASCII is returned as it is."""
+    """Return a text in a Unicode normal form; ASCII, and Latin-1 for NFC, are in it already."""
     if form == "none" or text.isascii():
         return text
+    if form == "nfc":
+        try:  # faster than looking every character up
+            text.encode("latin-1")
+        except UnicodeEncodeError:
+            pass
+        else:
+            return text
     from unicodedata import is_normalized
     from unicodedata import normalize as to_form
 
