@@ -1,5 +1,6 @@
 """Characters: normal forms of texts and label names, lone surrogates, encodings."""
 
+import io
 import json
 import unicodedata
 
@@ -261,3 +262,16 @@ def test_a_run_reads_its_old_rows_in_the_encoding_that_they_were_read_in(tmp_pat
     write_rows(tmp_path / "more.jsonl")
     said(capsys, "extend", tmp_path / "run", tmp_path / "more.jsonl", "--jobs", 1)
     assert open_run(tmp_path / "run").label_names == ["Küche", "Wald", "Ökologie"]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_standard_input_is_read_in_its_encoding(encoding, monkeypatch):
+    def given(encoding):
+        stream = io.TextIOWrapper(io.BytesIO("Öl\nWälder".encode(encoding)))
+        monkeypatch.setattr("sys.stdin", stream)
+
+    given(encoding)
+    assert [text for batch in TextLines("-", encoding=encoding) for text in batch] == ["Öl", "Wälder"]
+    given(encoding)
+    with pytest.raises(InputError, match=f"standard input.*--encoding {encoding}"):
+        list(TextLines("-"))
