@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.files import map_npy, open_regular, read_json, reading
+from unmissed.files import map_npy, no_such, open_regular, read_json, reading
 
 __all__ = [
     "MANIFEST",
@@ -133,6 +133,8 @@ def _digest_json(manifest: Mapping[str, Any]) -> str:
 def read_manifest(folder: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read an archive's manifest and refuse a folder that is not an archive of this `kind`, or is damaged."""
     folder = Path(folder)
+    if not os.path.lexists(folder):
+        raise no_such(folder, f"{kind} folder")
     if not os.path.lexists(folder / MANIFEST):
         raise InputError(f"{folder}: not a {kind} folder (it has no {MANIFEST})")
     manifest = read_json(folder / MANIFEST, follow=False)

@@ -208,7 +208,10 @@ def digest_names(names: Sequence[str]) -> str:
     """Return the number of names and a SHA-256 of them in their order, as text with a colon between."""
     state = hashlib.sha256()
     for name in names:
-        encoded = name.encode(errors="surrogatepass")
+        try:
+            encoded = name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"the name or id {name[:40]!r} has half of a surrogate pair; remove it") from error
         state.update(len(encoded).to_bytes(8, "little") + encoded)
     return f"{len(names)}:{state.hexdigest()}"
 

@@ -43,7 +43,8 @@ def test_options_reach_the_recipe(texts, tmp_path, capsys):
     assert (params["weighting"], params["C"], params["prune"], params["tol"]) == ("surrogate", 2.0, 0.1, 0.01)
     assert (params["fit_bias"], params["block_size"], params["random_state"]) == (False, 64, 7)
     assert params["propensity"] == {"model": "constant", "p": 0.5}
-    assert recipe["text"] == {"ngrams": [1, 2], "min_df": 1, "max_features": 50, "smooth": True}
+    terms = {"ngrams": [1, 2], "min_df": 1, "max_features": 50, "smooth": True}
+    assert recipe["text"] == {**terms, "unicode_normalization": "nfc"}
 
 
 def test_it_speaks_json(texts, tmp_path, capsys):

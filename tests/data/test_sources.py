@@ -304,8 +304,3 @@ def test_json_that_could_be_read_in_two_ways_is_refused_with_its_line(tmp_path, 
     (tmp_path / "a.jsonl").write_text('{"text": "a b", "labels": ["x"]}\n' + line + "\n")
     with pytest.raises(InputError, match=rf"a\.jsonl:2: expected a JSON object: .*{what}"):
         load(tmp_path / "a.jsonl")
-
-
-def test_half_a_surrogate_pair_in_a_text_is_no_term(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "broken \\ud83d emoji", "labels": ["x"]}\n')
-    assert load(tmp_path / "a.jsonl").feature_names == ["broken", "emoji"]

@@ -93,7 +93,9 @@ def test_options_that_mean_nothing_are_refused(options, what):
 
 
 def test_options_of_before_are_written_as_before_and_later_ones_where_they_differ():
-    assert TextFeatures().options == {"ngrams": [1, 1], "min_df": 1, "max_features": None, "smooth": False}
+    first = {"ngrams": [1, 1], "min_df": 1, "max_features": None, "smooth": False}
+    assert TextFeatures(unicode_normalization="none").options == first
+    assert TextFeatures().options == {**first, "unicode_normalization": "nfc"}
     later = TextFeatures(analyzer="char", sublinear=False).options
     assert {name: later[name] for name in ("analyzer", "sublinear")} == {"analyzer": "char", "sublinear": False}
     english = TextFeatures(stop_words="english").options["stop_words"]

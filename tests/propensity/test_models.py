@@ -67,7 +67,7 @@ def test_labels_without_positives_have_the_smallest_propensity_and_not_zero():
 
 @pytest.mark.parametrize("n_samples", [0, 1, 2])
 def test_too_few_rows_for_the_formula_are_refused_with_the_reason(n_samples):
-    with pytest.raises(InputError, match=r"ln N >= 1.*at least 3 rows"):
+    with pytest.raises(InputError, match=r"too few for the jain propensity model, which needs 3"):
         Jain().fit([0], n_samples)
 
 

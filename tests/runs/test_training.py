@@ -257,7 +257,8 @@ def test_a_model_fitted_in_memory_can_be_saved_and_ranks_the_same(tmp_path):
 def test_texts_are_ranked_by_a_run_that_was_trained_on_text(tmp_path):
     data = load(write_texts(tmp_path / "train.jsonl"), text=TextFeatures(min_df=2))
     run = train("dismec", data, tmp_path / "run", PARAMS)
-    assert run.recipe.text == {"ngrams": [1, 1], "min_df": 2, "max_features": None, "smooth": False}
+    terms = {"ngrams": [1, 1], "min_df": 2, "max_features": None, "smooth": False}
+    assert run.recipe.text == {**terms, "unicode_normalization": "nfc"}
     best = open_run(tmp_path / "run").rank(["cod quota net cod", "cheese and milk"], 1)
     assert [run.label_names[label] for label in best.labels[:, 0]] == ["fish", "food"]
     assert run.rank("appeal to the court", 1).n_samples == 1

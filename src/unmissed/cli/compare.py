@@ -76,7 +76,7 @@ def compare(
     from unmissed.runs.compare import compare as compare_methods
     from unmissed.runs.contenders import read_contenders
 
-    features = text.features(train)
+    features = text.features(train, reading.columns)
     comparison = Comparison(
         read_contenders(methods or ()),
         dict(_pair(word) for word in scores or ()),
@@ -100,6 +100,7 @@ def compare(
             comparison,
             text=features,
             stage=show.progress_bar,
+            warn=show.warn,
             **reading.words(),
         )
         files = write_report(results, out)

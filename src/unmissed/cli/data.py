@@ -49,11 +49,13 @@ def stats(
         found = survey(
             data,
             test or [],
-            text=text.features(data),
+            text=text.features(data, reading.columns),
             count_features=not labels_only,
             progress=progress,
             **reading.words(),
         )
+    for line in found.warnings:
+        show.warn(line)
     if figure is not None:
         from unmissed.reports.data_figures import draw_label_frequencies
 
@@ -106,7 +108,7 @@ def convert(
         return
     if like is not None:
         text.refuse(f"{like}: its features are used (--like)")
-    features = text.features(source)
+    features = text.features(source, reading.columns)
     with show.stoppable(lambda: show.not_written(target)):
         with show.progress_bar("reading") as progress:
             training = None if like is None else load(like)
@@ -242,6 +244,7 @@ def _as_json(data: str, tests: list[str], found: "Survey") -> dict[str, Any]:
         "together": asdict(found.together),
         "n_features": found.n_features,
         "n_new_labels": found.n_new_labels,
+        "warnings": found.warnings,
     }
 
 
@@ -272,6 +275,7 @@ def _print_stats(data: str, tests: list[str], found: "Survey") -> None:
         law = train.power_law
         show.say(f"power law of label frequencies: exponent {law.exponent:.2f} (R2 {law.r_squared:.2f})")
     show.say(f"labels without positives in training: {train.n_labels - train.n_used_labels:,}")
+    show.say(f"labels with one positive in training: {train.n_labels_seen_once:,}")
     if found.tests:
         show.say(f"labels that only the test has: {found.n_new_labels:,}")
     show.say(f"training rows without labels: {train.n_rows_without_labels:,}")

@@ -53,6 +53,19 @@ class ReadingOptions:
             rich_help_panel=READING,
         ),
     ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="The encoding of text files, such as cp1252; utf-8 if not given.", rich_help_panel=READING),
+    ] = None
+    unicode_normalization: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nfc|nfkc|none",
+            help="The Unicode normal form of texts and label names; nfc if not given. A run remembers that of texts.",
+            autocompletion=lambda: ["nfc", "nfkc", "none"],
+            rich_help_panel=READING,
+        ),
+    ] = None
     no_header: Annotated[
         bool,
         typer.Option(
@@ -74,6 +87,7 @@ class ReadingOptions:
         if separator is not None:
             separator = separator.replace("\\t", "\t").replace("\\n", "\n")
         given = {"text": self.text_column, "labels": self.labels_column, "separator": separator, "id": self.id_column}
+        given |= {"encoding": self.encoding, "unicode_normalization": self.unicode_normalization}
         return Columns(**{name: value for name, value in given.items() if value is not None})
 
     def words(self) -> dict[str, Any]:
@@ -132,13 +146,13 @@ class TextOptions:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def features(self, data: str) -> "TextFeatures | None":
+    def features(self, data: str, columns: "Columns") -> "TextFeatures | None":
         """Return how the texts of a data set become features; None where it holds features, which take no option."""
         from unmissed.data import TextFeatures
         from unmissed.data.forms import holds_text
 
         if holds_text(data):
-            return TextFeatures(**self.given())
+            return TextFeatures(**self.given(), unicode_normalization=columns.unicode_normalization)
         self.refuse(f"{data}: holds features already")
         return None
 

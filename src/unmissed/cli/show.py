@@ -24,6 +24,11 @@ def say(text: object, *, err: bool = False) -> None:
     typer.echo(plain(text, terminal=stream.isatty()), err=err)
 
 
+def warn(line: str) -> None:
+    """Print a warning on standard error."""
+    say(f"warning: {line}", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
     text = json.dumps(value, indent=2, ensure_ascii=False)

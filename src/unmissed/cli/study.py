@@ -120,7 +120,7 @@ def missing(
     from unmissed.studies.missing import Settings
     from unmissed.studies.missing_report import study_missing
 
-    features = text.features(train)
+    features = text.features(train, reading.columns)
     with show.progress_bar("training") as progress:
         study, files = study_missing(
             train,

@@ -1,6 +1,7 @@
 """`unmissed train` and `unmissed extend`: learn from a data set into the folder of a run."""
 
 import re
+import shlex
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,9 +40,11 @@ def train_method(
     params: dict[str, Any],
     ctx: typer.Context,
     data: Data,
-    run: Annotated[Path, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun.")],
     reading: ReadingOptions,
     text: TextOptions,
+    run: Annotated[
+        Path | None, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun. Needed.")
+    ] = None,
     check: Annotated[
         bool,
         typer.Option("--check/--no-check", help="First check on held-out rows whether the plain method is better."),
@@ -85,6 +88,9 @@ def train_method(
     from unmissed.runs.folder import RunFolder
 
     model = make_model(method, params)
+    if run is None:
+        again = shlex.join(["unmissed", "train", method, data, "--run", "DIR"])
+        raise InputError(f"--run is missing: it names the folder that the trained run is written to: {again}")
     part = _share(share, time, finish)
     try:
         with show.stoppable(lambda: kept_of(run)):
@@ -244,12 +250,19 @@ def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: boo
 
 
 def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> "Dataset":
-    """Read a data set from which features of text are learned; options of text are refused for anything else."""
-    from unmissed.data import load
+    """Read a data set from which features of text are learned, and say what looks wrong with it.
 
-    features = text.features(data)
+    Options of text are refused for anything else.
+    """
+    from unmissed.data import load
+    from unmissed.data.checks import check_labels
+
+    features = text.features(data, reading.columns)
     with show.progress_bar("reading") as progress:
-        return load(data, text=features, progress=progress, **reading.words())
+        dataset = load(data, text=features, progress=progress, **reading.words())
+    for line in check_labels(data, dataset.Y, dataset.label_names, dataset.documents):
+        show.warn(line)
+    return dataset
 
 
 def tell(run: "Run", json: bool) -> None:
@@ -272,18 +285,23 @@ def tell(run: "Run", json: bool) -> None:
         tell_choice(chosen)
     show.say(f"{run.folder}: {run.recipe.method}, {_trained(run)}")
     if solved is not None:
-        show.say(f"{solved['met']:,} {solved['unit']} met the relative duality gap {solved['tol']:g}")
+        show.say(f"{_counted(solved['met'], solved['unit'])} met the relative duality gap {solved['tol']:g}")
         if solved["missed"]:
             named = ", ".join(solved["missed_names"][:10])
             more = "" if solved["missed"] <= 10 else ", ..."
-            show.say(f"{solved['missed']:,} {solved['unit']} did not: {named}{more}", err=True)
+            show.say(f"{_counted(solved['missed'], solved['unit'])} did not: {named}{more}", err=True)
+
+
+def _counted(n: int, unit: str) -> str:
+    """Return a number with its unit, given in the plural: 1 label, 2 labels."""
+    return f"{n:,} {unit.removesuffix('s') if n == 1 else unit}"
 
 
 def _trained(run: "Run") -> str:
     if not run.n_trained:
-        return f"{run.n_labels:,} labels, all trained before; nothing was left to do"
+        return f"{_counted(run.n_labels, 'labels')}, all trained before; nothing was left to do"
     more = "" if run.n_trained == run.n_labels else f"; the run has {run.n_labels:,} now"
-    return f"{run.n_trained:,} label{'s' if run.n_trained > 1 else ''} trained{more}"
+    return f"{_counted(run.n_trained, 'labels')} trained{more}"
 
 
 def tell_choice(choice: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.data import catalog
+    from unmissed.data.checks import check_dataset
     from unmissed.data.columns import Columns
     from unmissed.data.dataset import Dataset
     from unmissed.data.sources import load, load_labels, read_texts, save
@@ -20,6 +21,7 @@ _PUBLIC = {
     "Dataset": "dataset",
     "TextFeatures": "text",
     "catalog": "catalog",
+    "check_dataset": "checks",
     "load": "sources",
     "load_labels": "sources",
     "make_corpus": "synthetic",
@@ -35,6 +37,7 @@ __all__ = [
     "Dataset",
     "TextFeatures",
     "catalog",
+    "check_dataset",
     "load",
     "load_labels",
     "make_corpus",

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unmissed.data.encodings import UTF8, check_encoding
+from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError
 from unmissed.files import parse_json
 
 SEPARATOR = ";"
 _OTHERS = (",", "|", "\t", "\n")  # what else people put between labels
+_TEXT_LENGTH = 200  # characters of a cell, on average, that are rather a text than labels
 _QUOTED = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?[0-9]{1,18}))\s*(,|\Z)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _SHORT = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
@@ -21,7 +24,7 @@ _SHORT = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of a table's columns, or of the fields of JSON lines.
+    """How files of documents are read: the names of a table's columns, or of the fields of JSON lines, and characters.
 
     Parameters
     ----------
@@ -29,12 +32,16 @@ class Columns:
     labels : the column with the labels
     separator : what stands between the labels of a cell; `;` by default, and a list in brackets is read as a list
     id : the column that names rows; it need not be there, unless it is not the default
+    encoding : the encoding of the files, `utf-8` by default
+    unicode_normalization : the normal form of label names: `nfc`, `nfkc`, or `none` for names as they are
     """
 
     text: str = "text"
     labels: str = "labels"
     separator: str | None = None
     id: str = "id"
+    encoding: str = UTF8
+    unicode_normalization: str = "nfc"
 
     def __post_init__(self) -> None:
         for name in ("text", "labels", "id"):
@@ -42,13 +49,15 @@ class Columns:
                 raise InputError(f"the {name} column is given by its name; got {getattr(self, name)!r}")
         if self.separator is not None and not (isinstance(self.separator, str) and self.separator):
             raise InputError(f"a separator is what stands between labels, such as ';'; got {self.separator!r}")
+        check_normalization(self.unicode_normalization)
+        object.__setattr__(self, "encoding", check_encoding(self.encoding))
 
     def text_of(self, where: str, document: Mapping[str, Any]) -> str:
         """Return the text of a document, or say what it has instead."""
         text = document.get(self.text)
         if not isinstance(text, str):
             raise InputError(f"{where}: expected {self.text!r} to be a string, found {_found(document, self.text)}")
-        return text
+        return check_string(where, repr(self.text), text)
 
     def labels_of(self, where: str, document: Mapping[str, Any]) -> list[str]:
         """Return the labels of a document, or say what it has instead; a string needs a separator."""
@@ -74,7 +83,7 @@ class Columns:
         if isinstance(name, int) and not isinstance(name, bool):
             return str(name)
         if isinstance(name, str) and name.strip():
-            return name
+            return check_string(where, f"the id {name[:40]!r}", name)
         if self.id == Columns.id:
             return None
         found = "an empty string" if isinstance(name, str) else _found(document, self.id)
@@ -88,9 +97,7 @@ class Columns:
                 f"{where}: expected each of {self.labels!r} to be a string or a whole number, found {kind_of(label)}"
             )
         name = str(label)
-        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
-            raise InputError(f"{where}: label {name!r} holds half of a surrogate pair and is no text")
-        return name
+        return normalize(check_string(where, f"label {name[:40]!r}", name), self.unicode_normalization)
 
 
 @dataclass
@@ -100,6 +107,8 @@ class LabelCells:
     path: str
     columns: Columns
     n_split: int = 0
+    n_cells: int = 0
+    n_characters: int = 0
     others: Counter[str] = field(default_factory=Counter)
 
     def read(self, where: str, cell: Any) -> list[Any]:
@@ -118,6 +127,8 @@ class LabelCells:
             return _parse_list(where, stripped)
         if SEPARATOR in cell:
             self.n_split += 1
+        self.n_cells += 1
+        self.n_characters += len(stripped)
         self.others.update(other for other in _OTHERS if other in stripped)
         return _split(cell, SEPARATOR)
 
@@ -125,6 +136,12 @@ class LabelCells:
         """Refuse a table whose labels seem to have something else between them than the default."""
         if self.n_split or not self.others:
             return
+        if self.n_characters > _TEXT_LENGTH * self.n_cells:
+            raise InputError(
+                f"{self.path}: cells of {self.columns.labels!r} have {self.n_characters // self.n_cells} characters on "
+                "average and are not split: are they texts? (--text-column, --labels-column; or name the separator of "
+                "labels, --separator)"
+            )
         other, n_cells = self.others.most_common(1)[0]
         raise InputError(
             f"{self.path}: no cell of {self.columns.labels!r} has {SEPARATOR!r} between labels, but {n_cells} have "

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from unmissed.data.checks import DocumentFigures
+from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
 from unmissed.matrices import check_X, check_Y
 
@@ -86,11 +88,15 @@ class Dataset(Labelled):
     """The store that this data set, all of it and unchanged, was opened from; set by `open_store` alone."""
     origin: ClassVar[Origin | None] = None
     """Where all of this data set was read from, and how; set by `load` alone."""
+    documents: ClassVar[DocumentFigures | None] = None
+    """What was counted while its texts were read; set by `load` alone."""
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:
             object.__setattr__(self, "X", check_X(self.X))
             object.__setattr__(self, "Y", check_Y(self.Y))
+            for what in ("label_names", "label_titles", "feature_names"):
+                check_strings(what, getattr(self, what))
         if self.X.shape[0] != self.Y.shape[0]:
             raise InputError(f"X has {self.X.shape[0]} rows and Y {self.Y.shape[0]}; expected as many")
         _check_names("label_names", self.label_names, self.n_labels)

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from unmissed.data.columns import Columns, LabelCells
+from unmissed.data.encodings import not_utf8
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.errors import InputError, did_you_mean
 from unmissed.progress import Progress, silent
 
-_LONGEST = 1 << 26  # characters of a field; a quote that is never closed would swallow the rest of the file
+LONGEST_FIELD = 1 << 26  # characters of a field; a quote that is never closed would swallow the rest of the file
 _MOST = 1 << 22  # delimiters in a line; each could be a field
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
 SUFFIXES = tuple(_DELIMITERS)
@@ -34,7 +35,7 @@ def documents(
     needed columns. Fields may stand in double quotes, as RFC 4180 has it, and then hold line breaks. Without a header
     columns are called 1, 2, 3 and so on. A record with more or fewer fields than the first line is refused.
     """
-    source = _Lines(path, progress)
+    source = _Lines(path, progress, columns.encoding)
     first = source.first
     if first is None:
         raise InputError(f"{path}: holds no documents; expected a line of column names and a record per document")
@@ -71,15 +72,17 @@ def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Col
 class _Lines:
     """The lines of a file as text, the first one known beforehand."""
 
-    def __init__(self, path: PathLike, progress: Progress) -> None:
+    def __init__(self, path: PathLike, progress: Progress, encoding: str) -> None:
         self.path = path
-        self._numbered = lines(path, progress)
+        self._numbered = lines(path, progress, encoding=encoding)
         self._kept = next(self._numbered, None)
         self.first = None if self._kept is None else self._text(*self._kept)
 
     def records(self, delimiter: str, *, skip_first: bool) -> Iterator[tuple[str, list[str]]]:
         """Give `file:line` and the fields of each record; blank lines are skipped."""
-        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))  # one number for the whole process; never lowered
+        csv.field_size_limit(
+            max(csv.field_size_limit(), LONGEST_FIELD)
+        )  # one number for the whole process; never lowered
         reader = csv.reader(self._texts(delimiter), delimiter=delimiter, strict=True)
         while True:
             where = f"{self.path}:{reader.line_num + 1}"
@@ -107,9 +110,7 @@ class _Lines:
         try:
             return line.decode("utf-8") + "\n"
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{self.path}:{number}:{error.start + 1}: expected UTF-8 text, found byte 0x{line[error.start]:02X}"
-            ) from None
+            raise not_utf8(f"{self.path}:{number}:{error.start + 1}", line, error) from None
 
 
 def _first_line(
@@ -119,7 +120,7 @@ def _first_line(
     found: list[tuple[str, list[str]]] = []
     for delimiter in _DELIMITERS[bare_suffix(path)]:
         try:
-            record = next(csv.reader([line[:_LONGEST]], delimiter=delimiter, strict=True))
+            record = next(csv.reader([line[:LONGEST_FIELD]], delimiter=delimiter, strict=True))
         except csv.Error as error:
             raise InputError(f"{path}:1: the names of columns cannot be read: {error}") from error
         names = [name.strip() for name in record] if header else [str(place + 1) for place in range(len(record))]

@@ -10,9 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.data import delimited, json_lines, parquet, text_folder
+from unmissed.data.checks import DocumentFigures
 from unmissed.data.columns import Columns
 from unmissed.data.forms import form_of
 from unmissed.data.streams import lines
+from unmissed.data.unicode import index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
@@ -33,7 +35,7 @@ class Reading(NamedTuple):
         """Give where each document is, and its needed columns."""
         form = form_of(source)
         if form == "json":
-            return json_lines.documents(source, lines(source, progress))
+            return json_lines.documents(source, lines(source, progress, encoding=self.columns.encoding))
         if form == "table":
             return delimited.documents(source, self.columns, needed, header=self.header, progress=progress)
         reader = {"parquet": parquet.documents, "folder": text_folder.documents, "frame": parquet.frame_documents}[form]
@@ -74,15 +76,23 @@ class Reading(NamedTuple):
         for where, document in self.documents(source, [columns.text, columns.labels], progress):
             yield columns.text_and_labels(where, document)
 
-    def texts_and_labels(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[list[str]]]:
-        """Give texts one by one, and a list that gets the labels of those that were taken."""
+    def texts_and_labels(
+        self, source: Source, progress: Progress = silent
+    ) -> tuple[Iterator[str], list[list[str]], DocumentFigures]:
+        """Give texts one by one, a list that gets the labels of those that were taken, and what is counted of them."""
         label_lists: list[list[str]] = []
-        return self._labelled_texts(source, label_lists, progress), label_lists
+        figures = DocumentFigures()
+        return self._labelled_texts(source, label_lists, figures, progress), label_lists, figures
 
-    def _labelled_texts(self, source: Source, label_lists: list[list[str]], progress: Progress) -> Iterator[str]:
+    def _labelled_texts(
+        self, source: Source, label_lists: list[list[str]], figures: DocumentFigures, progress: Progress
+    ) -> Iterator[str]:
+        columns = self.columns
         names: dict[str, str] = {}  # one string per label, however many rows have it
-        for text, labels in self.pairs(source, progress):
+        for where, document in self.documents(source, [columns.text, columns.labels], progress):
+            text, labels = columns.text_and_labels(where, document)
             label_lists.append([names.setdefault(name, name) for name in labels])
+            figures.add(text, columns.id_of(where, document))
             yield text
         if not label_lists:
             raise InputError(f"{name_of(source)}: holds no documents")
@@ -122,20 +132,20 @@ def binarize(
     With `keep_unknown` none is left out: labels beyond the given names get columns behind theirs, in sorted order.
     """
     if names is None or keep_unknown:
-        known_names = set(names or ())
+        known_names = index_names(names or ())
         found = {name for labels in label_lists for name in labels if name not in known_names}
         names = [*(names or ()), *sorted(found)]
-    column = {name: place for place, name in enumerate(names)}
-    if len(column) != len(names):
+    if len(set(names)) != len(names):
         raise InputError("label names are not unique; labels cannot be matched by name")
+    column = index_names(names)
     pointers = np.zeros(len(label_lists) + 1, np.int64)
     indices: list[int] = []
     n_unknown = 0
     for row, labels in enumerate(label_lists):
         distinct = set(labels)
-        known = sorted(column[name] for name in distinct if name in column)
-        n_unknown += len(distinct) - len(known)
-        indices.extend(known)
+        known = {column[name] for name in distinct if name in column}
+        n_unknown += sum(name not in column for name in distinct)
+        indices.extend(sorted(known))
         pointers[row + 1] = len(indices)
     marks = np.array(indices, dtype=np.int32)
     Y = assemble(np.ones(marks.size, np.float32), marks, pointers, (len(label_lists), len(names)))

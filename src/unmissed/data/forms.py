@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from unmissed.files import no_such
 _XMC = (".txt", ".svm", ".xmc")
 JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _TEXTS = ("json", "table", "parquet", "folder", "frame")
 _BESIDE = ("labels.txt", "features.txt", "label_names.tsv")  # names that lie beside data
 _FORMS = (
@@ -33,10 +35,14 @@ def form_of(path: str | os.PathLike[str] | Any) -> str:
     if split_pair(path) is not None:
         return "npz"
     place = Path(path)
-    if place.is_dir():
+    try:
+        is_folder, is_there = place.is_dir(), place.exists()
+    except (OSError, ValueError):  # too long for a name, or not a name at all
+        is_folder = is_there = False
+    if is_folder:
         return _form_of_folder(place)
-    if not place.exists():
-        raise no_such(path)
+    if not is_there:
+        raise no_data(path)
     suffix = bare_suffix(place)
     if suffix in JSON:
         return "json"
@@ -48,9 +54,25 @@ def form_of(path: str | os.PathLike[str] | Any) -> str:
         return "xmc"
     if suffix == ".npz":
         raise InputError(f"{path}: one half of a data set; give both files as 'X.npz,Y.npz'")
+    if suffix in _SPREADSHEETS:
+        raise InputError(f"{path}: a spreadsheet, which is not read; save it as CSV (UTF-8) and give that file")
     if _is_idx(place):
         raise InputError(f"{path}: an idx file of images or classes (as MNIST's), not a multi-label data set")
     raise InputError(f"{path}: cannot tell the format by the name; expected {_FORMS}")
+
+
+def no_data(path: str | os.PathLike[str], advice: str = "") -> InputError:
+    """Return the error that there is no file; a sentence instead of a path is told apart."""
+    if not looks_like_sentence(path):
+        return no_such(path)
+    shown = str(path) if len(str(path)) <= 60 else f"{str(path)[:57]}..."
+    return InputError(f"{shown!r}: a text, and no such file; {advice or f'give the path of a file: {_FORMS}'}")
+
+
+def looks_like_sentence(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path that does not exist is rather a text: words with blanks, and no suffix of a file."""
+    text = os.fspath(path)
+    return len(text.split()) > 1 and re.search(r"\.\w{1,8}$", text) is None
 
 
 def holds_text(path: str | os.PathLike[str] | Any) -> bool:

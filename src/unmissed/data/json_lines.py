@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unmissed.data.columns import kind_of
+from unmissed.data.encodings import not_utf8
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
 from unmissed.files import parse_json
@@ -22,9 +23,7 @@ def documents(
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where}:{error.start + 1}: expected UTF-8 text, found byte 0x{line[error.start]:02X}"
-            ) from None
+            raise not_utf8(f"{where}:{error.start + 1}", line, error) from None
         if not text.strip():
             continue
         try:
@@ -42,8 +41,4 @@ def write_lines(path: str | os.PathLike[str], found: Iterable[dict[str, Any]]) -
     """Write objects as JSON lines, compressed as the path's suffix says; the file appears whole or not at all."""
     with write_stream(path) as stream:
         for document in found:
-            try:
-                line = json.dumps(document, ensure_ascii=False).encode()
-            except UnicodeEncodeError:  # half of a surrogate pair in a text, which only an escape can say
-                line = json.dumps(document).encode()
-            stream.write(line + b"\n")
+            stream.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")

@@ -29,6 +29,7 @@ from unmissed.data.names import titles_beside
 from unmissed.data.store import write_store
 from unmissed.data.streams import line_blocks
 from unmissed.data.text import TextFeatures
+from unmissed.data.unicode import index_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
@@ -117,9 +118,9 @@ class MakeRows:
 
     def __init__(self, text: TextFeatures, names: Sequence[str]) -> None:
         self.text = text
-        self.columns = {name: column for column, name in enumerate(names)}
-        if len(self.columns) != len(names):
+        if len(set(names)) != len(names):
             raise InputError("label names are not unique; labels cannot be matched by name")
+        self.columns = index_names(names)
 
     def __call__(self, block: Block | Pairs) -> Part:
         """Weigh the terms of each document, and number its labels."""
@@ -129,8 +130,8 @@ class MakeRows:
         n_unknown = 0
         for _, labels in read:
             distinct = set(labels)
-            known.append(sorted(self.columns[name] for name in distinct if name in self.columns))
-            n_unknown += len(distinct) - len(known[-1])
+            known.append(sorted({self.columns[name] for name in distinct if name in self.columns}))
+            n_unknown += sum(name not in self.columns for name in distinct)
         marks = np.array([label for labels in known for label in labels], np.int32)
         lengths = np.array([len(labels) for labels in known], np.int64)
         return Part(X.data, X.indices.astype(np.int32), np.diff(X.indptr).astype(np.int64), marks, lengths, n_unknown)
@@ -164,8 +165,10 @@ def convert_text(
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
         text, names, titles = like.text, like.label_names, like.label_titles
     else:
-        text, names = _learn(blocks, replace(TextFeatures() if text is None else text), n_jobs)
-        titles = titles_beside(source, names)
+        form = blocks.reading.columns.unicode_normalization
+        features = TextFeatures(unicode_normalization=form) if text is None else replace(text)
+        text, names = _learn(blocks, features, n_jobs)
+        titles = titles_beside(source, names, form)
     place = Path(target)
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
@@ -302,7 +305,7 @@ class _Blocks:
     def _lines(self) -> Iterator[Block]:
         """Give a file in blocks of whole lines."""
         first, kept = 1, bytearray()
-        for buffer, end, _ in line_blocks(self.source, self.progress):
+        for buffer, end, _ in line_blocks(self.source, self.progress, encoding=self.reading.columns.encoding):
             kept += buffer[:end]
             if len(kept) >= _BLOCK:
                 yield Block(str(self.source), first, bytes(kept), self.reading)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.archive import write_text
+from unmissed.data.unicode import check_strings, normalize
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.matrices import rises
@@ -21,10 +22,8 @@ def pack_names(prefix: str, names: Sequence[str] | None) -> dict[str, npt.NDArra
     """Turn names into `<prefix>_utf8` (all bytes, end to end) and `<prefix>_ends` (where each name ends)."""
     if names is None:
         return {}
-    try:
-        encoded = [name.encode() for name in names]
-    except UnicodeEncodeError as error:
-        raise InputError(f"a name cannot be written as UTF-8: {error}") from error
+    check_strings(prefix, names)
+    encoded = [name.encode() for name in names]
     ends = np.cumsum([len(name) for name in encoded], dtype=np.int64) if encoded else np.zeros(0, np.int64)
     return {f"{prefix}_utf8": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{prefix}_ends": ends}
 
@@ -48,15 +47,22 @@ def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[st
         raise InputError(f"the stored {prefix} are damaged: {error}") from error
 
 
-def names_beside(path: str | os.PathLike[str], filename: str, n: int) -> list[str] | None:
-    """Read `filename` in the folder of `path`, one name a line, if it is there and has `n` lines."""
+def names_beside(path: str | os.PathLike[str], filename: str, n: int, form: str = "nfc") -> list[str] | None:
+    """Read `filename` in the folder of `path`, one name a line, if it is there and has `n` lines.
+
+    Names get the normal form `form`, unless two of them would become one: each has a column of its own.
+    """
     beside = Path(path).parent / filename
     if not beside.is_file():
         return None
     names = read_text(beside).split("\n")
     if names[-1] == "":
         names.pop()
-    return [name.removesuffix("\r") for name in names] if len(names) == n else None
+    if len(names) != n:
+        return None
+    names = [name.removesuffix("\r") for name in names]
+    normalized = [normalize(name, form) for name in names]
+    return normalized if len(set(normalized)) == len(set(names)) else names
 
 
 def write_names_beside(path: str | os.PathLike[str], filename: str, names: Sequence[str] | None) -> None:
@@ -75,8 +81,11 @@ def write_names_beside(path: str | os.PathLike[str], filename: str, names: Seque
     write_text(beside, text)
 
 
-def titles_beside(path: str | os.PathLike[str] | Any, names: Sequence[str]) -> list[str] | None:
-    """Read readable names from `label_names.tsv` (identifier, tab, name) beside `path`, if it is there."""
+def titles_beside(path: str | os.PathLike[str] | Any, names: Sequence[str], form: str = "nfc") -> list[str] | None:
+    """Read readable names from `label_names.tsv` (identifier, tab, name) beside `path`, if it is there.
+
+    Both get the normal form `form`, which `names` have.
+    """
     if not isinstance(path, str | os.PathLike):  # a data frame lies nowhere
         return None
     beside = Path(path).parent / "label_names.tsv"
@@ -86,7 +95,7 @@ def titles_beside(path: str | os.PathLike[str] | Any, names: Sequence[str]) -> l
     for number, line in enumerate(read_text(beside).split("\n"), start=1):
         if not line.strip():
             continue
-        identifier, tab, title = line.removesuffix("\r").partition("\t")
+        identifier, tab, title = normalize(line, form).removesuffix("\r").partition("\t")
         if not tab:
             raise InputError(f"{beside}:{number}: expected an identifier, a tab and a name")
         titles[identifier] = title

@@ -26,15 +26,15 @@ def split_pair(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
     return None
 
 
-def read_pair(pair: tuple[Path, Path]) -> Dataset:
-    """Read X and Y, and the names in `features.txt` and `labels.txt` beside them."""
+def read_pair(pair: tuple[Path, Path], form: str = "nfc") -> Dataset:
+    """Read X and Y, and the names, in the normal form `form`, in `features.txt` and `labels.txt` beside them."""
     X, Y = read_matrix(pair[0]), read_matrix(pair[1])
     try:
         return Dataset(
             X,
             Y,
-            label_names=names_beside(pair[1], "labels.txt", Y.shape[1]),
-            feature_names=names_beside(pair[0], "features.txt", X.shape[1]),
+            label_names=names_beside(pair[1], "labels.txt", Y.shape[1], form),
+            feature_names=names_beside(pair[0], "features.txt", X.shape[1], form),
         )
     except InputError as error:
         raise InputError(f"{pair[0]},{pair[1]}: {error}") from error

@@ -20,6 +20,7 @@ from unmissed.data.npz import read_pair, split_pair, write_npz
 from unmissed.data.store import open_labels, open_store, write_store
 from unmissed.data.streams import bare_suffix
 from unmissed.data.text import TextFeatures
+from unmissed.data.unicode import find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
 from unmissed.data.xmc_text import read_xmc, write_xmc
 from unmissed.errors import InputError
@@ -66,9 +67,9 @@ def load(
         features = None if isinstance(text, str) else text
         dataset = _load_texts(path, like, features, Reading(columns, header), progress)
     elif form == "xmc":
-        dataset = _load_xmc(path, like, header, one_based, progress)
+        dataset = _load_xmc(path, like, header, one_based, columns.unicode_normalization, progress)
     elif form == "npz":
-        dataset = read_pair(_pair(path))
+        dataset = read_pair(_pair(path), columns.unicode_normalization)
     else:
         dataset = open_store(path)
     if like is not None:
@@ -83,7 +84,7 @@ def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Pr
     """Read a data set from where it was read before, in the same way; texts through features that are fitted."""
     options = dict(origin.options)
     try:
-        columns = Columns(**options.pop("columns", {}))
+        columns = Columns(**{"unicode_normalization": "none", **options.pop("columns", {})})  # older runs do not say
         header, one_based = bool(options.pop("header", True)), bool(options.pop("one_based", False))
     except TypeError as error:
         raise InputError(f"{origin.path}: was read with columns that are not known: {error}") from error
@@ -139,22 +140,24 @@ def load_labels(
     With `keep_unknown` these marks stay: their labels get columns behind those of `like_names`, sorted by name.
     """
     form = form_of(path)
+    columns = columns or Columns()
     if holds_text(path):
-        label_lists, _ = Reading(columns or Columns(), header).label_lists(path, progress)
+        label_lists, _ = Reading(columns, header).label_lists(path, progress)
         return binarize(label_lists, like_names, keep_unknown=keep_unknown)
     wanted = n_labels if like_names is None else len(like_names)
     n_missing = 0  # what was left out when a store was made
     if form == "xmc":
         _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=wanted, progress=progress)
-        names = names_beside(path, "labels.txt", Y.shape[1])
+        names = names_beside(path, "labels.txt", Y.shape[1], columns.unicode_normalization)
     elif form == "npz":
-        dataset = read_pair(_pair(path))
+        dataset = read_pair(_pair(path), columns.unicode_normalization)
         Y, names = dataset.Y, dataset.label_names
     else:
         Y, names, n_missing = open_labels(path)
     if keep_unknown and names is not None and like_names is not None:
-        known = set(like_names)
-        like_names = [*like_names, *sorted({names[label] for label in np.unique(Y.indices)} - known)]
+        known = index_names(like_names)
+        found = {names[label] for label in np.unique(Y.indices)}
+        like_names = [*like_names, *sorted(name for name in found if find_name(known, name) < 0)]
         wanted = len(like_names)
     Y, n_unknown = _match_labels(path, Y, names, like_names, wanted)
     return Y, names if like_names is None else like_names, n_missing + n_unknown
@@ -186,7 +189,9 @@ def _absolute(path: PathLike) -> str:
     return ",".join(str(one.absolute()) for one in split_pair(path) or (Path(path),))
 
 
-def _load_xmc(path: PathLike, like: Dataset | None, header: bool, one_based: bool, progress: Progress) -> Dataset:
+def _load_xmc(
+    path: PathLike, like: Dataset | None, header: bool, one_based: bool, normalization: str, progress: Progress
+) -> Dataset:
     X, Y = read_xmc(
         path,
         header=header,
@@ -198,8 +203,8 @@ def _load_xmc(path: PathLike, like: Dataset | None, header: bool, one_based: boo
     return Dataset(
         X,
         Y,
-        label_names=names_beside(path, "labels.txt", Y.shape[1]),
-        feature_names=names_beside(path, "features.txt", X.shape[1]),
+        label_names=names_beside(path, "labels.txt", Y.shape[1], normalization),
+        feature_names=names_beside(path, "features.txt", X.shape[1], normalization),
         trusted=True,
     )
 
@@ -211,23 +216,30 @@ def _load_texts(
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
-    texts, label_lists = reading.texts_and_labels(path, progress)  # each text is let go once its terms are counted
+    texts, label_lists, figures = reading.texts_and_labels(
+        path, progress
+    )  # each text is let go once its terms are counted
     if text is not None and text.is_fitted:
         X = text.transform(texts)
     else:
-        text = TextFeatures() if text is None else dataclasses.replace(text)
+        form = reading.columns.unicode_normalization
+        text = TextFeatures(unicode_normalization=form) if text is None else dataclasses.replace(text)
         X = text.fit_transform(texts)
     Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
-    return Dataset(
+    dataset = Dataset(
         X,
         Y,
         label_names=names,
         feature_names=text.terms_,
-        label_titles=titles_beside(path, names) if like is None else like.label_titles,
+        label_titles=(
+            titles_beside(path, names, reading.columns.unicode_normalization) if like is None else like.label_titles
+        ),
         text=text,
         n_unknown_labels=n_unknown,
         trusted=True,
     )
+    vars(dataset)["documents"] = figures
+    return dataset
 
 
 def _match(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
@@ -261,10 +273,10 @@ def _match_labels(
         if n_labels is not None and Y.shape[1] != n_labels:
             raise InputError(f"{path}: has {Y.shape[1]} labels; the training set has {n_labels}")
         return Y, 0
-    place = {name: column for column, name in enumerate(like_names)}
-    if len(place) != len(like_names):
+    if len(set(like_names)) != len(like_names):
         raise InputError(f"{path}: labels cannot be matched by name: the training set's label names are not unique")
-    target = np.array([place.get(name, -1) for name in names], dtype=np.int64)[Y.indices]
+    columns_of = index_names(like_names)
+    target = np.array([find_name(columns_of, name) for name in names], dtype=np.int64)[Y.indices]
     known = target >= 0
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))[known]
     order = np.lexsort((target[known], rows))

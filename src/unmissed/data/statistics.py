@@ -34,6 +34,7 @@ class Statistics:
     n_used_labels: int
     n_marks: int
     n_rows_without_labels: int
+    n_labels_seen_once: int
     points_per_label: float
     labels_per_point: float
     power_law: PowerLaw | None
@@ -49,6 +50,7 @@ def describe_labels(Y: sparse.csr_matrix) -> Statistics:
         n_used_labels=n_used,
         n_marks=int(Y.nnz),
         n_rows_without_labels=int(np.count_nonzero(np.diff(Y.indptr) == 0)),
+        n_labels_seen_once=int(np.count_nonzero(counts == 1)),
         points_per_label=Y.nnz / n_used if n_used else 0.0,
         labels_per_point=Y.nnz / Y.shape[0] if Y.shape[0] else 0.0,
         power_law=fit_power_law(counts),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from unmissed.archive import file_aside
+from unmissed.data.encodings import UTF8, Recoded, marked_encoding, other_encoding
 from unmissed.errors import InputError
 from unmissed.files import open_regular
 from unmissed.progress import Progress, silent
@@ -23,8 +24,6 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _BOM = b"\xef\xbb\xbf"
 _FOREIGN_MARKS = {
-    b"\xff\xfe": "UTF-16 (or UTF-32)",
-    b"\xfe\xff": "UTF-16",
     b"BZh": "bzip2",
     b"PK\x03\x04": "zip",
     b"\x28\xb5\x2f\xfd": "zstandard",
@@ -37,17 +36,21 @@ def bare_suffix(path: str | os.PathLike[str]) -> str:
     return (Path(path.stem).suffix if path.suffix.lower() in COMPRESSIONS else path.suffix).lower()
 
 
-def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[bytearray, int, float]]:
+def line_blocks(
+    path: str | os.PathLike[str], progress: Progress = silent, *, encoding: str = UTF8
+) -> Iterator[tuple[bytearray, int, float]]:
     """Give a file in blocks of whole lines: a buffer, how many of its bytes are the block, the share of the file read.
 
     Each block ends with a newline; the buffer is used again for the next one. Gzip and xz are unpacked, a byte-order
     mark at the beginning is left out, a missing last newline put in. Lines longer than a block make the buffer grow.
+    Text in another encoding is given as UTF-8.
     An empty file, a truncated or damaged one and one in another encoding are refused with the line reached.
     """
     buffer = bytearray(2 * CHUNK)
     filled = 0  # bytes in the buffer, all of one unfinished line
     first, number = True, 1
-    with _open(path) as (stream, raw, size, kind):
+    with _open(path) as (packed, raw, size, kind):
+        stream = packed if encoding == UTF8 else Recoded(packed, encoding, path)
         while True:
             if filled > LONGEST:
                 raise InputError(f"{path}:{number}: a line of more than {LONGEST} bytes; is this another format?")
@@ -78,10 +81,12 @@ def line_blocks(path: str | os.PathLike[str], progress: Progress = silent) -> It
         yield buffer, filled + 1, 1.0
 
 
-def lines(path: str | os.PathLike[str], progress: Progress = silent) -> Iterator[tuple[int, bytes]]:
-    """Give a file's lines without their ends, each with its number from 1."""
+def lines(
+    path: str | os.PathLike[str], progress: Progress = silent, *, encoding: str = UTF8
+) -> Iterator[tuple[int, bytes]]:
+    """Give a file's lines as UTF-8 without their ends, each with its number from 1."""
     number = 0
-    for buffer, end, _ in line_blocks(path, progress):
+    for buffer, end, _ in line_blocks(path, progress, encoding=encoding):
         for line in bytes(buffer[:end]).split(b"\n")[:-1]:
             number += 1
             yield number, line.removesuffix(b"\r")
@@ -112,6 +117,8 @@ def _strip_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) ->
     """Remove a byte-order mark from the beginning, and say how many bytes it had; refuse what is not UTF-8 text."""
     if n_read == 0 or (n_read == len(_BOM) and buffer.startswith(_BOM)):
         raise InputError(f"{path}:1: the file is empty")
+    if marked_encoding(buffer[: min(n_read, 4)]):
+        raise other_encoding(f"{path}:1:1", buffer[: min(n_read, 4)])
     for mark, name in _FOREIGN_MARKS.items():
         if buffer.startswith(mark, 0, n_read):
             raise InputError(f"{path}:1:1: looks like {name}; expected UTF-8 text, plain, gzip or xz")

@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from unmissed.data.checks import check_labels
 from unmissed.data.columns import Columns
 from unmissed.data.documents import Reading, binarize
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
 from unmissed.data.text import TextFeatures
+from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
@@ -25,7 +27,10 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Survey:
-    """What `survey` found; `together` pools all files, `n_new_labels` counts labels that only test files have."""
+    """What `survey` found; `together` pools all files, `n_new_labels` counts labels that only test files have.
+
+    `warnings` says, a line each, what looks wrong with the training set.
+    """
 
     train: Statistics
     tests: list[Statistics]
@@ -33,6 +38,7 @@ class Survey:
     n_features: int | None
     n_new_labels: int
     label_counts: npt.NDArray[np.int64] = field(repr=False)
+    warnings: list[str] = field(default_factory=list)
 
 
 def survey(
@@ -52,17 +58,21 @@ def survey(
     are the same if they have the same name, or, where files have no names, the same number.
     """
     n_features: int | None = None
+    columns = columns or Columns()
     if holds_text(train):
-        texts, label_lists = Reading(columns or Columns(), header).texts_and_labels(train, progress)
+        texts, label_lists, figures = Reading(columns, header).texts_and_labels(train, progress)
         if count_features:
-            n_features = (text or TextFeatures()).count_terms(texts)
+            features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
+            n_features = features.count_terms(texts)
         else:
             deque(texts, maxlen=0)  # for their labels
         Y, names, _ = binarize(label_lists)
         known: list[str] | None = names
+        warnings = check_labels(str(train), Y, names, figures)
     else:
-        dataset = load(train, header=header, one_based=one_based, progress=progress)
+        dataset = load(train, columns=columns, header=header, one_based=one_based, progress=progress)
         Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
+        warnings = check_labels(str(train), Y, known)
     blocks, everything = [Y], known
     for path in tests:
         n_labels = Y.shape[1] if known is None or not header else None  # a file without header cannot know better
@@ -83,6 +93,7 @@ def survey(
         n_features=n_features,
         n_new_labels=int(np.count_nonzero(seen & ~seen_in_train)),
         label_counts=np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64),
+        warnings=warnings,
     )
 
 
@@ -95,10 +106,10 @@ def _join_columns(
         if Z.shape[1] != expected:
             raise InputError(f"{path}: has {Z.shape[1]} labels; the training set has {expected}")
         return Z, known
-    place = {name: column for column, name in enumerate(known)}
-    for name in names:
-        place.setdefault(name, len(place))
-    columns = np.array([place[name] for name in names], dtype=np.int32)[Z.indices]
-    renumbered = sparse.csr_matrix((Z.data, columns, Z.indptr.copy()), shape=(Z.shape[0], len(place)))
+    index = index_names(known)
+    joined = [*known, *(name for name in names if find_name(index, name) < 0)]
+    index = index_names(joined)
+    columns = np.array([find_name(index, name) for name in names], dtype=np.int32)[Z.indices]
+    renumbered = sparse.csr_matrix((Z.data, columns, Z.indptr.copy()), shape=(Z.shape[0], len(joined)))
     renumbered.sort_indices()
-    return renumbered, list(place)
+    return renumbered, joined

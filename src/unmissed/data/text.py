@@ -24,6 +24,7 @@ from unmissed.data.terms import (
     listed_stop_words,
     word_terms,
 )
+from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError, NotFittedError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
@@ -31,6 +32,7 @@ from unmissed.progress import Progress, silent
 KIND = "text features"
 VERSION = 1
 _FIRST = ("ngrams", "min_df", "max_features", "smooth")  # options that are always written down
+_UNSAID = {"unicode_normalization": "none"}  # what it means if stored text features do not have the option
 
 
 @dataclass(eq=False)
@@ -50,6 +52,7 @@ class TextFeatures:
     stop_words : words that are left out before terms are made: a list, `english` for scikit-learn's, or None
     sublinear : 1 + ln c, as above, or c itself
     lowercase : whether capitals are small letters
+    unicode_normalization : the normal form that texts get first: `nfc`, `nfkc`, or `none` for texts as they are
     """
 
     ngrams: tuple[int, int] = (1, 1)
@@ -60,6 +63,7 @@ class TextFeatures:
     stop_words: str | Sequence[str] | None = None
     sublinear: bool = True
     lowercase: bool = True
+    unicode_normalization: str = "nfc"
     terms_: list[str] | None = field(default=None, init=False, repr=False)
     idf_: npt.NDArray[np.float32] | None = field(default=None, init=False, repr=False)
     _known: tuple[list[str] | None, dict[str, int]] | None = field(default=None, init=False, repr=False)
@@ -80,6 +84,7 @@ class TextFeatures:
         if self.analyzer != "word" and longest > MOST_CHARACTERS:
             raise InputError(f"ngrams is {self.ngrams}; expected runs of at most {MOST_CHARACTERS} characters")
         check_stop_words(self.stop_words, self.analyzer)
+        check_normalization(self.unicode_normalization)
         vars(self).pop("_stop_words", None)
 
     @property
@@ -88,7 +93,7 @@ class TextFeatures:
         every = {**self.get_params(), "ngrams": list(self.ngrams)}
         if self.stop_words is not None:
             every["stop_words"] = listed_stop_words(self.stop_words)
-        default = {one.name: one.default for one in fields(self)}
+        default = {one.name: one.default for one in fields(self)} | _UNSAID
         return {name: value for name, value in every.items() if name in _FIRST or value != default[name]}
 
     @property
@@ -194,7 +199,7 @@ class TextFeatures:
     ) -> TextFeatures:
         """Build fitted text features from their options and the arrays of `to_arrays`."""
         _check_options(options, where)
-        made = cls(**options)
+        made = cls(**{**_UNSAID, **options})
         made.terms_ = unpack_names(f"{prefix}terms", arrays)
         idf = arrays.get(f"{prefix}idf")
         if made.terms_ is None or idf is None or idf.dtype != np.float32 or idf.shape != (len(made.terms_),):
@@ -223,6 +228,7 @@ class TextFeatures:
 
     def terms_in(self, text: str) -> list[str]:
         """Return the terms of a text, as scikit-learn's CountVectorizer finds them."""
+        text = normalize(text, self.unicode_normalization)
         if self.lowercase:
             text = text.lower()
         if self.analyzer == "word":
@@ -231,7 +237,7 @@ class TextFeatures:
 
     @cached_property
     def _stop_words(self) -> frozenset[str]:
-        return frozenset(listed_stop_words(self.stop_words))
+        return frozenset(normalize(word, self.unicode_normalization) for word in listed_stop_words(self.stop_words))
 
     def _count(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
         """Count the known terms of each text."""
@@ -258,7 +264,7 @@ class TextFeatures:
 def _check_options(options: Any, where: str) -> None:
     """Refuse options of stored text features that are not of the types that `options` gives."""
     kinds = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
-    kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool}
+    kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool, "unicode_normalization": str}
     sound = isinstance(options, dict) and options.keys() <= kinds.keys()
     sound = sound and all(isinstance(value, kinds[name]) for name, value in options.items())
     ngrams = options.get("ngrams", [1, 1]) if sound else []
@@ -302,4 +308,4 @@ def _told(texts: Iterable[str], progress: Progress) -> Iterator[str]:
     for done, text in enumerate(texts):
         if done % 256 == 0:
             progress(done, total)
-        yield text
+        yield check_string("texts", f"text {done}", text)

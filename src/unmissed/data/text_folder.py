@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmissed.data.columns import Columns
+from unmissed.data.encodings import decode
 from unmissed.data.streams import LONGEST
 from unmissed.errors import InputError
 from unmissed.files import open_regular, reading
@@ -53,17 +54,17 @@ def documents(
         stem = name[: -len(TEXT)]
         document: dict[str, Any] = {columns.id: stem}
         if columns.text in needed:
-            document[columns.text] = _read(place / name)
+            document[columns.text] = _read(place / name, columns.encoding)
         if columns.labels in needed:
-            written = _read(place / tags[stem]) if stem in tags else ""
+            written = _read(place / tags[stem], columns.encoding) if stem in tags else ""
             lines = written.split("\n") if columns.separator is None else written.replace("\n", columns.separator)
             parts = lines if isinstance(lines, list) else lines.split(columns.separator)
             document[columns.labels] = [label for part in parts if (label := part.strip())]
         yield str(place / name), document
 
 
-def _read(path: Path) -> str:
-    with open_regular(path, follow=False) as stream, reading(path, "UTF-8 text"):
+def _read(path: Path, encoding: str) -> str:
+    with open_regular(path, follow=False) as stream, reading(path, f"{encoding} text"):
         if os.fstat(stream.fileno()).st_size > LONGEST:
             raise InputError(f"{path}: a text of more than {LONGEST} bytes")
-        return stream.read().decode("utf-8-sig")
+        return decode(str(path), stream.read(), encoding)

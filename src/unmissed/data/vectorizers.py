@@ -53,6 +53,7 @@ def from_vectorizer(vectorizer: Any) -> TextFeatures:
         stop_words=params["stop_words"],
         sublinear=params["sublinear_tf"],
         lowercase=params["lowercase"],
+        unicode_normalization="none",
     )
     if hasattr(vectorizer, "vocabulary_"):
         made.terms_ = [str(term) for term in vectorizer.get_feature_names_out()]

@@ -235,6 +235,11 @@ def read_xmc(
 def _read_header(path: str | os.PathLike[str], line: bytes, base: int) -> _Sizes:
     expected = "expected a header of three whole numbers, 'rows features labels'"
     tokens = list(_TOKEN.finditer(line))
+    if tokens and not any(token.group().isdigit() for token in tokens):
+        raise InputError(
+            f"{path}:1: plain text, but .txt files are XMC text here ({expected}); give texts with their labels as "
+            ".csv, .tsv or .jsonl"
+        )
     for token in tokens[:3]:
         if not token.group().isdigit():
             raise InputError(f"{path}:1:{token.start() + 1}: {_shown(token.group())} is no size; {expected}")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
 
 Names = npt.NDArray[np.object_]
@@ -55,6 +56,7 @@ def open_labels(Y: Any) -> tuple[Any, Names | None]:
     if _is_lists_of_names(Y):
         lists = [sorted(set(row)) for row in Y]
         names = sorted({name for row in lists for name in row})
+        check_strings("label names", names)
         column = {name: place for place, name in enumerate(names)}
         indices = np.array([column[name] for row in lists for name in row], np.int32)
         starts = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
@@ -95,6 +97,7 @@ def _numbers(frame: Any) -> Any:
 
 def _column_names(frame: Any) -> Names | None:
     names = list(frame.columns)
+    check_strings("columns", [name for name in names if isinstance(name, str)])
     return np.array(names, dtype=object) if names and all(isinstance(name, str) for name in names) else None
 
 

@@ -59,8 +59,8 @@ class Jain:
         counts = _checked_counts(label_counts, n_samples)
         if n_samples < 3:
             raise InputError(
-                f"jain propensity needs ln N >= 1, that is at least 3 rows; with n_samples = {n_samples} propensities "
-                "would be above 1"
+                f"{n_samples} training row{'s are' if n_samples != 1 else ' is'} too few for the jain propensity "
+                "model, which needs 3; add rows, or name another propensity (--propensity constant:0.5)"
             )
         with np.errstate(over="ignore"):
             p = 1.0 / (1.0 + (log(n_samples) - 1.0) * np.power((self.b + 1.0) / (counts + self.b), self.a))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,17 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.archive import read_json, write_json
-from unmissed.data import Columns, Dataset, TextFeatures, catalog, load, load_labels, open_store, write_store
+from unmissed.data import (
+    Columns,
+    Dataset,
+    TextFeatures,
+    catalog,
+    check_dataset,
+    load,
+    load_labels,
+    open_store,
+    write_store,
+)
 from unmissed.data.catalog import Recognised
 from unmissed.data.statistics import describe_labels
 from unmissed.errors import InputError
@@ -70,13 +80,14 @@ class Comparison:
 
 
 class Prepared(NamedTuple):
-    """The two stores, their paths, and what they are called."""
+    """The two stores, their paths, what they are called, and what looks wrong with the training set."""
 
     train: Dataset
     test: Dataset
     folder: Path
     name: str
     recognised: Recognised | None
+    warnings: list[str]
 
 
 def compare(
@@ -90,6 +101,7 @@ def compare(
     header: bool = True,
     one_based: bool = False,
     stage: Stage = no_stage,
+    warn: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Train and evaluate every contender, each in a process of its own; return what `results.json` then holds.
 
@@ -103,6 +115,7 @@ def compare(
     columns : where tables keep texts and labels
     header, one_based : for XMC text
     stage : given a description, opens a context that gives a `Progress`, such as `unmissed.cli.show.progress_bar`
+    warn : told, before anything is trained, what looks wrong with the training set
     """
     how = comparison or Comparison()
     how.limits.check()
@@ -113,6 +126,8 @@ def compare(
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
         data = prepare(train, test, folder / "data", how.name, text, reading)
         truth = keep_truth(test, data, reading)
+    for line in data.warnings:
+        warn(line)
     propensity = _usual(data.recognised) if how.propensity is None else as_propensity(how.propensity)
     write_warm_rows(data.train, data.folder / "warm")
     trials = _Trials(data, how, propensity, folder)
@@ -185,8 +200,10 @@ def prepare(
     }
     noted = folder / "source.json"
     paths = [folder / "train", folder / "test"]
+    warnings: list[str] | None = None
     if not (noted.is_file() and read_json(noted) == source and all(path.is_dir() for path in paths)):
         rows = load(train, text=text, **reading)
+        warnings = check_dataset(rows)
         asked = load(test, like=rows, **reading)
         for path, dataset in zip(paths, (rows, asked), strict=True):
             if not path.exists():
@@ -199,7 +216,7 @@ def prepare(
     sizes = (rows.n_samples, asked.n_samples, rows.n_labels, rows.n_features)
     recognised = catalog.recognise([name] if name else names, sizes)
     called = name or (recognised.entry.name if recognised else names[0])
-    return Prepared(rows, asked, folder, called, recognised)
+    return Prepared(rows, asked, folder, called, recognised, check_dataset(rows) if warnings is None else warnings)
 
 
 def keep_truth(test: PathLike, data: Prepared, reading: Mapping[str, Any]) -> Path:

@@ -13,7 +13,7 @@ from scipy import sparse
 from unmissed.archive import MANIFEST
 from unmissed.data import Columns, load
 from unmissed.data.documents import Reading
-from unmissed.data.forms import holds_text
+from unmissed.data.forms import holds_text, looks_like_sentence, no_data
 from unmissed.data.npz import read_matrix
 from unmissed.data.streams import write_stream
 from unmissed.data.text_folder import documents as documents_of_folder
@@ -48,19 +48,22 @@ def read_rows(
     the run was trained on text, one per line from standard input (`-`) or a `.txt` file that does not begin with the
     sizes of XMC text, or one per `.txt` file of a folder. Features come from any other form that `load` reads.
     """
+    columns = columns or Columns()
+    if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
+        raise no_data(path, "to rank one text, use --text TEXT")
     if _is_plain_text(run, path):
-        return TextLines(path, most=BATCH, progress=progress), []
+        return TextLines(path, most=BATCH, encoding=columns.encoding, progress=progress), []
     if run.text is not None and is_text_folder(path, labels=False) and not (Path(path) / MANIFEST).is_file():
-        found = [document for _, document in documents_of_folder(path, Columns(), ["text"], progress=progress)]
-        return [document["text"] for document in found], [document["id"] for document in found]
+        found = [document for _, document in documents_of_folder(path, columns, [columns.text], progress=progress)]
+        return [document[columns.text] for document in found], [document[columns.id] for document in found]
     if str(path).lower().endswith(".npz") and "," not in str(path):
         X, names = check_X(read_matrix(path)), None
     elif holds_text(path):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
-        return Reading(columns or Columns(), header).texts_and_ids(path, progress)
+        return Reading(columns, header).texts_and_ids(path, progress)
     else:
-        dataset = load(path, header=header, one_based=one_based, progress=progress)
+        dataset = load(path, columns=columns, header=header, one_based=one_based, progress=progress)
         X, names = dataset.X, dataset.feature_names
         if not header and X.shape[1] < run.n_features:  # without a header the last features may simply not occur
             X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))

@@ -15,6 +15,7 @@ from unmissed.archive import MANIFEST, open_archive, read_json
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.data.text import KIND as TEXT_KIND
+from unmissed.data.unicode import normalize
 from unmissed.errors import InputError, did_you_mean
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
@@ -246,6 +247,11 @@ class Run:
         for names in (self.label_names, self.label_titles):
             if isinstance(name_or_number, str) and names and name_or_number in names:
                 return names.index(name_or_number)
+        for names in (self.label_names, self.label_titles):
+            form = normalize(str(name_or_number))
+            found = [label for label, name in enumerate(names or ()) if normalize(name) == form]
+            if found:
+                return found[0]
         number = str(name_or_number)
         if number.isascii() and number.isdigit() and len(number) < 12 and int(number) < self.n_labels:
             return int(number)

@@ -17,6 +17,7 @@ from unmissed.data import Dataset
 from unmissed.data.dataset import Origin
 from unmissed.data.npz import split_pair
 from unmissed.data.sources import load_again
+from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 from unmissed.runs.folder import Source
@@ -60,7 +61,7 @@ def join(run: Run, old: Sequence[Dataset], new: Dataset) -> Joined:
     """
     names = _all_names(run, new)
     n_labels = max(run.n_labels, new.n_labels) if names is None else len(names)
-    place = {} if names is None else {name: label for label, name in enumerate(names)}
+    place = {} if names is None else index_names(names)
     every = [*old, new]
     for dataset in every:
         _check_features(run, dataset)
@@ -118,8 +119,8 @@ def _all_names(run: Run, new: Dataset) -> list[str] | None:
         raise InputError(f"{who} has no label names, so old and new labels cannot be told apart")
     if run.label_names is None or new.label_names is None:
         return None
-    known = set(run.label_names)
-    return [*run.label_names, *(name for name in new.label_names if name not in known)]
+    known = index_names(run.label_names)
+    return [*run.label_names, *(name for name in new.label_names if find_name(known, name) < 0)]
 
 
 def _all_titles(run: Run, new: Dataset, names: list[str] | None) -> list[str] | None:
@@ -135,7 +136,7 @@ def _columns(dataset: Dataset, place: dict[str, int], n_labels: int) -> sp.csr_m
     """Return the labels of a data set under their numbers in the joined one."""
     columns = dataset.Y.indices
     if dataset.label_names is not None:
-        columns = np.array([place[name] for name in dataset.label_names], dtype=np.int64)[columns]
+        columns = np.array([find_name(place, name) for name in dataset.label_names], dtype=np.int64)[columns]
     return sp.csr_matrix((dataset.Y.data, columns, dataset.Y.indptr), shape=(dataset.n_samples, n_labels))
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from unmissed.data.json_lines import documents
 from unmissed.data.streams import bare_suffix, lines
+from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.progress import Progress
 from unmissed.ranking import Ranking
@@ -113,8 +114,8 @@ class _Reader:
 
     def _find(self, known: dict[str, int], cell: str) -> int:
         """Return the number of a name, guarded as `predict` writes it or as it is; -1 if it is unknown."""
-        number = known.get(one_line(self._undo(cell)))
-        return known.get(one_line(cell), -1) if number is None else number
+        number = find_name(known, one_line(self._undo(cell)))
+        return find_name(known, one_line(cell)) if number < 0 else number
 
     def name_of(self, row: int) -> str:
         """Return what messages call a row of the truth."""
@@ -160,10 +161,10 @@ def _label_numbers(path: PathLike, wanted: Wanted) -> dict[str, int] | None:
     """Return each label's column by its name as tables show it, or None where labels are numbers."""
     if wanted.names is None:
         return None
-    column = {one_line(name): label for label, name in enumerate(wanted.names)}
-    if len(column) != len(wanted.names):
+    shown_names = [one_line(name) for name in wanted.names]
+    if len(set(shown_names)) != len(shown_names):
         raise InputError(f"{path}: two labels of the training set look alike in a table; evaluate the .npz file")
-    return column
+    return index_names(shown_names)
 
 
 def _tabbed(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.archive import write_archive
-from unmissed.data import Dataset, TextFeatures
+from unmissed.data import Dataset, TextFeatures, check_dataset
 from unmissed.data.names import pack_names
+from unmissed.data.unicode import check_strings, find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Executor, OnDisk, Share, Unfinished, Work
@@ -61,6 +62,7 @@ def train(
     folder.is_new()  # refuses a folder of something else before anything is written there
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
+    check_dataset(dataset)
     rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
     with folder.locked(together=not share.is_all):
         known = list(sources) or [Source.of(dataset)]
@@ -169,6 +171,12 @@ def save(
     counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
     if counts is not None and (n_samples is None or n_samples < 1):
         raise InputError("label_counts need n_samples, the number of training rows that they were counted in")
+    for what, strings in (
+        ("label_names", label_names),
+        ("label_titles", label_titles),
+        ("feature_names", feature_names),
+    ):
+        check_strings(what, strings)
     for what, names in (("label_names", label_names), ("label_titles", label_titles), ("label_counts", counts)):
         if names is not None and len(names) != model.n_labels_:
             raise InputError(f"{what} has {len(names)} entries; expected {model.n_labels_}")
@@ -261,8 +269,8 @@ def new_columns(run: Run, dataset: Dataset) -> list[int]:
     if dataset.n_features != run.n_features:
         raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
     if run.label_names is not None and dataset.label_names is not None:
-        known = set(run.label_names)
-        columns = [label for label, name in enumerate(dataset.label_names) if name not in known]
+        known = index_names(run.label_names)
+        columns = [label for label, name in enumerate(dataset.label_names) if find_name(known, name) < 0]
     elif run.label_names is None and dataset.label_names is None:
         columns = list(range(run.n_labels, dataset.n_labels))
     else:
