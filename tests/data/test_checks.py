@@ -126,4 +126,4 @@ def test_one_row_has_two_labels_of_one_rank(tmp_path, capsys):
     path.write_text("".join(json.dumps({"id": one, "text": t, "labels": ls}) + "\n" for one, t, ls in rows(20)))
     (tmp_path / "best.tsv").write_text("id\trank\tlabel\tscore\n3\t1\tfish\t2\n3\t1\tlaw\t1\n")
     line = refused(capsys, "evaluate", tmp_path / "best.tsv", "--truth", path, "--train", path)
-    assert "best.tsv:3: id '3' has two labels of rank 1; rows need ids that differ" in line
+    assert "best.tsv: id '3' has rank 1 twice" in line
