@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unmissed.archive import read_json, write_json
+from unmissed.archive import is_archive, read_json, remove_torn, write_json
 from unmissed.data import Columns, Dataset, TextFeatures, catalog, load, open_store, write_store
 from unmissed.data.catalog import Recognised
 from unmissed.data.statistics import describe_labels
@@ -149,11 +149,12 @@ def prepare(
     }
     noted = folder / "source.json"
     paths = [folder / "train", folder / "test"]
-    if not (noted.is_file() and read_json(noted) == source and all(path.is_dir() for path in paths)):
+    if not (noted.is_file() and read_json(noted) == source and all(map(is_archive, paths))):
         rows = load(train, text=text, **reading)
         asked = load(test, like=rows, **reading)
         for path, dataset in zip(paths, (rows, asked), strict=True):
-            if not path.exists():
+            if not is_archive(path):
+                remove_torn(path)
                 write_store(dataset, path)
             elif open_store(path).digest != dataset.digest:
                 raise InputError(f"{path}: holds other data; choose another folder")
