@@ -19,5 +19,10 @@ def main() -> None:
         return
     from unmissed.cli.letters import plain
 
-    for line in lines:
-        sys.stdout.write(f"{plain(line)}\n")
+    try:
+        sys.stdout.write("".join(f"{plain(line)}\n" for line in lines))
+        sys.stdout.flush()
+    except OSError:  # nobody reads it, or the disk is full: the command says so
+        from unmissed.cli.app import run
+
+        run()
