@@ -6,28 +6,31 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.files import map_npy, no_such, open_regular, read_json, reading
+from unmissed.writing import file_aside, naming, written_aside
 
 __all__ = [
     "MANIFEST",
     "below",
     "checksum",
     "file_aside",
+    "is_archive",
     "open_archive",
     "open_arrays",
     "read_json",
     "read_manifest",
+    "remove_torn",
     "seal",
     "write_archive",
     "write_json",
@@ -43,42 +46,6 @@ _KINDS = "biuf"
 Array = npt.NDArray[Any]
 
 
-@contextmanager
-def written_aside(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a fresh folder beside `target`; on success it takes the target's name, on failure it is removed.
-
-    A folder under the target's name appears whole or not at all, so a killed writer leaves nothing that opens.
-    """
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = _beside(target)
-    aside.mkdir()  # with the permissions of any new folder, as the system's umask has it
-    try:
-        yield aside
-        os.rename(aside, target)
-        _sync(target.parent)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-
-
-@contextmanager
-def file_aside(target: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Give a stream to a fresh file beside `target`; on success it is flushed and renamed, on failure removed."""
-    target = Path(target)
-    aside = _beside(target)
-    opened = aside.open("xb")  # with the permissions of any new file, as the system's umask has it
-    try:
-        with opened as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(aside, target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file aside, flush it to the disk and rename it into place."""
     with file_aside(path) as stream:
@@ -87,17 +54,55 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write a value as readable JSON, aside and renamed."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, _json_text(value))
 
 
-def write_archive(target: str | os.PathLike[str], arrays: Mapping[str, Array], **facts: Any) -> None:
-    """Write arrays and facts as a new archive folder; an existing target is refused."""
+def _json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_archive(
+    target: str | os.PathLike[str],
+    arrays: Mapping[str, Array],
+    *,
+    sweep: bool = True,
+    keep_same: bool = False,
+    **facts: Any,
+) -> None:
+    """Write arrays and facts as a new archive folder; an existing target is refused.
+
+    With `sweep=False`, stale folders of killed processes are not looked for. With `keep_same`, an archive that holds
+    the same bytes already stays.
+    """
     target = Path(target)
-    if os.path.lexists(target):
+    if os.path.lexists(target) and not (keep_same and is_archive(target)):
         raise InputError(f"{target}: exists already; remove it or choose another name")
-    with written_aside(target) as aside:
-        files = {name: _write_array(_array_path(aside, name), array) for name, array in arrays.items()}
-        write_manifest(aside, {**facts, "arrays": files})
+    with written_aside(target, sweep=sweep, keep_same=keep_same) as aside:
+        files = {name: _write_array(_array_path(aside, name), array, target) for name, array in arrays.items()}
+        (aside / MANIFEST).write_text(_manifest_text({**facts, "arrays": files}), encoding="utf-8")
+
+
+def is_archive(folder: str | os.PathLike[str]) -> bool:
+    """Tell whether a folder has a manifest; an archive that a power cut tore has none."""
+    return os.path.lexists(Path(folder) / MANIFEST)
+
+
+def remove_torn(folder: str | os.PathLike[str]) -> None:
+    """Remove an archive that a power cut tore: a folder of files without a manifest."""
+    folder = Path(folder)
+    if not folder.is_dir() or folder.is_symlink() or not _is_torn(folder):
+        return
+    aside = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.part")
+    with suppress(FileNotFoundError):  # another process was faster
+        os.rename(folder, aside)
+        if _is_torn(aside):
+            shutil.rmtree(aside)
+        else:  # another process has put a whole one there in the meantime
+            os.rename(aside, folder)
+
+
+def _is_torn(folder: Path) -> bool:
+    return not is_archive(folder) and all(entry.is_file() for entry in folder.iterdir())
 
 
 def open_archive(
@@ -115,8 +120,12 @@ def open_archive(
 
 def write_manifest(folder: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
     """Write a folder's manifest with a checksum over all of it."""
+    write_text(Path(folder) / MANIFEST, _manifest_text(manifest))
+
+
+def _manifest_text(manifest: Mapping[str, Any]) -> str:
     content = {name: value for name, value in manifest.items() if name != _SEAL}
-    write_json(Path(folder) / MANIFEST, {**content, _SEAL: seal(content)})
+    return _json_text({**content, _SEAL: seal(content)})
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
@@ -191,13 +200,13 @@ def _array_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.npy"
 
 
-def _write_array(path: Path, array: Array) -> dict[str, Any]:
+def _write_array(path: Path, array: Array, target: Path) -> dict[str, Any]:
     if np.asarray(array).dtype.kind not in _KINDS:
         raise InputError(f"{path.name}: an archive holds plain numbers, not {np.asarray(array).dtype}")
-    with open(path, "wb") as stream:
-        np.save(stream, np.asarray(array, order="C"), allow_pickle=False)
-        stream.flush()
-        os.fsync(stream.fileno())
+    array = np.asarray(array, order="C")
+    with naming(target / path.name, path), open(path, "wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+        stream.write(array.reshape(-1).view(np.uint8).data)  # np.save does not say that a disk is full
     return {"bytes": path.stat().st_size, "sha256": checksum(path)}
 
 
@@ -227,22 +236,3 @@ def _digest(stream: Any) -> str:
 def _short(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
-
-
-def _beside(target: Path) -> Path:
-    """Return a name beside `target` that no other writer has."""
-    return target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}.part")
-
-
-def _sync(folder: Path) -> None:
-    """Flush a folder's entries to the disk where the system can."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from unmissed.archive import file_aside
 from unmissed.errors import InputError
 from unmissed.files import read_npz
 from unmissed.matrices import canonical_csr
+from unmissed.writing import file_aside
 
 _AT_ONCE = 1 << 22  # scores of a dense matrix that are sorted at a time
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cli.speaking import refused, said
+from tests.runs.corpora import tree_bytes
 from unmissed.data import load, open_store
 from unmissed.propensity import FromTable
 
@@ -161,3 +162,30 @@ def test_a_path_that_looks_like_a_formula_is_drawn_as_text(train, tmp_path, caps
 def test_a_corpus_that_nothing_can_hold_is_refused(tmp_path, capsys, option):
     assert "at most" in refused(capsys, "data", "make", tmp_path / "corpus", *option)
     assert not (tmp_path / "corpus").exists()
+
+
+def test_a_conversion_or_a_corpus_that_is_there_already_is_left_and_another_is_refused(texts, tmp_path, capsys):
+    said(capsys, "data", "convert", texts, tmp_path / "store")
+    pair = f"{tmp_path / 'X.npz'},{tmp_path / 'Y.npz'}"
+    size = ["--train", 50, "--test", 10, "--labels", 10, "--features", 50]
+    commands = [
+        ["data", "convert", texts, tmp_path / "one.jsonl"],
+        ["data", "convert", texts, tmp_path / "store"],
+        ["data", "convert", tmp_path / "store", tmp_path / "train.txt.gz"],
+        ["data", "convert", tmp_path / "store", pair],
+        ["data", "make", tmp_path / "corpus", *size],
+    ]
+    for words in commands:
+        first = said(capsys, *words)
+        before = tree_bytes(tmp_path)
+        assert said(capsys, *words) == first, "as after a kill that came too late"
+        assert tree_bytes(tmp_path) == before
+    (tmp_path / "Y.npz").unlink()  # a kill between the two files
+    said(capsys, *commands[3])
+    assert tree_bytes(tmp_path).keys() == before.keys()
+    assert "exists already" in refused(capsys, *commands[-1], "--seed", 1)
+    assert "exists already" in refused(capsys, *commands[1], "--smooth-idf")
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"text": "other apples", "labels": ["car"]}\n')
+    assert "exists already" in refused(capsys, "data", "convert", more, tmp_path / "one.jsonl")
+    assert {name for name in tree_bytes(tmp_path) if name.endswith(".part")} == set()

@@ -40,7 +40,7 @@ def test_every_verb_takes_the_same_words_for_the_same_table(posts, tmp_path, cap
     said(capsys, "train", "dismec", table, *EVERY, "--run", run, "--jobs", 1)
     said(capsys, "predict", run, table, *EVERY, "--out", tmp_path / "best.csv")
     said(capsys, "evaluate", tmp_path / "best.csv", "--truth", table, "--train", table, *EVERY, "--bootstrap", 0)
-    assert "was trained on these rows already" in refused(capsys, "update", run, table, *EVERY)
+    assert "nothing was left to do" in said(capsys, "update", run, table, *EVERY)
     assert "has all 3 labels" in refused(capsys, "extend", run, table, *EVERY)
     said(capsys, "data", "stats", table, *EVERY)
     words = [*EVERY, "--try", "C=1,3", "--rows", 100, "--ngrams", 2, "--smooth-idf", "--jobs", 1]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.speaking import refused, said
-from tests.runs.corpora import small_corpus, write_texts
+from tests.runs.corpora import small_corpus, tree_bytes, write_texts
 from unmissed.cli.app import run
 from unmissed.data import write_xmc
 from unmissed.runs import open_run
@@ -109,7 +109,12 @@ def test_extend_adds_the_labels_that_are_new(texts, tmp_path, capsys):
     said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
     more = write_texts(tmp_path / "more.jsonl", seed=1, extra="mix")
     assert "dismec, 1 label trained; the run has 4 now" in said(capsys, "extend", tmp_path / "run", more)
-    assert "has all 4 labels" in refused(capsys, "extend", tmp_path / "run", more)
+    before = tree_bytes(tmp_path / "run")
+    for words in ([], ["--without-old-rows"]):
+        assert "nothing was left to do" in said(capsys, "extend", tmp_path / "run", more, *words)
+    assert tree_bytes(tmp_path / "run") == before
+    again = write_texts(tmp_path / "again.jsonl", seed=2)
+    assert "has all 3 labels" in refused(capsys, "extend", tmp_path / "run", again)
 
 
 def all_of_one(path):

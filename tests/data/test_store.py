@@ -266,7 +266,7 @@ def deadly(function):
     return call
 
 archive._write_array = deadly(archive._write_array)
-archive.write_json = deadly(archive.write_json)
+archive._manifest_text = deadly(archive._manifest_text)
 archive.os.rename = deadly(archive.os.rename)
 write_store(dataset, sys.argv[1])
 print(seen)
@@ -288,6 +288,7 @@ def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path):
         with pytest.raises(InputError, match="no such file or folder"):
             load(target)
         write_store(open_store(tmp_path / "whole"), target)  # what was left aside is in nobody's way
+        assert not list(tmp_path.glob(f".store{step}.*")), "it is gone with the next start"
         assert open_store(target, verify=True).n_samples == 60
 
 

@@ -88,3 +88,25 @@ def test_facts_that_should_be_numbers_are():
     for wrong in ("name", "yes", "lost", "missing"):
         with pytest.raises(InputError, match=f"one: damaged: {wrong} is .*, expected a number"):
             piece.numbers("gap", wrong)
+
+
+def test_a_piece_that_a_power_cut_tore_is_not_there_and_is_put_again(tmp_path):
+    """An archive is renamed before its files reach the disk: after the cut the folder is there, its manifest is not."""
+    pieces = OnDisk(tmp_path)
+    whole = Piece("labels/0", {"a": np.arange(3)})
+    pieces.put(whole)
+    (tmp_path / "labels" / "0" / "manifest.json").unlink()
+    (tmp_path / "labels" / "0" / "a.npy").write_bytes(b"")
+    assert pieces.get("labels/0") is None
+    assert pieces.listed() == []
+    pieces.put(whole)
+    assert OnDisk(tmp_path, verify=True).get("labels/0").arrays["a"].tolist() == [0, 1, 2]
+    assert [entry.name for entry in (tmp_path / "labels").iterdir()] == ["0"]
+
+
+def test_a_folder_of_other_pieces_is_not_taken_for_a_torn_one(tmp_path):
+    pieces = OnDisk(tmp_path)
+    pieces.put(Piece("labels/0", {"a": np.arange(3)}))
+    with pytest.raises(InputError, match="exists already"):
+        pieces.put(Piece("labels", {"a": np.arange(3)}))
+    assert pieces.listed() == ["labels/0"]

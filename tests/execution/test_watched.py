@@ -1,6 +1,10 @@
 """Calls in a process of their own: what they return, and the limits that end them."""
 
+import errno
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -35,6 +39,16 @@ def eat(say):
 
 def fail(say):
     raise InputError("no\nrows")
+
+
+def fill(say):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "run/pieces/0")
+
+
+def tell_process(say):
+    sys.stdout.write(f"{os.getpid()}\n")
+    sys.stdout.flush()
+    time.sleep(600)
 
 
 def vanish(say):
@@ -89,3 +103,27 @@ def test_the_peak_of_this_process_is_known():
     held = bytearray(os.urandom(2**20)) * 64
     assert peak_bytes() >= before
     assert len(held) == 2**26
+
+
+def test_a_full_disk_is_raised_as_what_it_is_and_not_taken_for_a_fault_of_the_call():
+    with pytest.raises(OSError, match="No space left on device: 'run/pieces/0'"):
+        watch(fill, Limits(), lambda word: None)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc and SIGKILL")
+def test_a_call_ends_when_the_process_that_watches_it_is_killed():
+    """It would go on with a lock that the next process needs."""
+    script = (
+        "from tests.execution.test_watched import tell_process\nfrom unmissed.execution import Limits, watch\n"
+        "if __name__ == '__main__': watch(tell_process, Limits(), lambda word: None)"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as watcher:
+        process = int(watcher.stdout.readline())
+        watcher.send_signal(signal.SIGKILL)
+        end = time.monotonic() + 20
+        while Path(f"/proc/{process}/cmdline").is_file() and Path(f"/proc/{process}/cmdline").read_bytes():
+            if time.monotonic() > end:
+                os.kill(process, signal.SIGKILL)
+                pytest.fail("it lives on")
+            time.sleep(0.05)

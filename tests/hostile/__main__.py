@@ -1,4 +1,7 @@
-"""The campaign by hand: `python -m tests.hostile --cases 100000`; `--only npz --first 1234 --cases 1` for one case."""
+"""The campaign by hand: `python -m tests.hostile --cases 100000`; `--only npz --first 1234 --cases 1` for one case.
+
+`--kills 1000` kills verbs that many times, at random, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,27 @@ import argparse
 import sys
 from collections import Counter
 
-from tests.hostile import files, folders
+from tests.hostile import files, folders, kills
 from tests.hostile.campaign import run_format
 
 FEWER = {"flips of a store": 20, "flips of runs": 20, "kills": 100}  # they take longer and need fewer
-FORMATS = {kind.name: kind for kind in (*files.FORMATS, *folders.FORMATS)}
+FEWER |= {kind.name: 500 for kind in kills.FORMATS}
+FORMATS = {kind.name: kind for kind in (*files.FORMATS, *folders.FORMATS, *kills.FORMATS)}
 
 
 def main() -> int:
     """Run what the words say, and print a line per format and its faults."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000, help="per format; of flips a 20th, of kills a 100th")
+    parser.add_argument("--cases", type=int, default=1000, help="per format; of flips a 20th, of kills fewer")
+    parser.add_argument("--kills", type=int, help="so many kills over all verbs, and nothing else")
     parser.add_argument("--exactly", action="store_true", help="as many flips and kills as other cases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the first case")
     parser.add_argument("--only", action="append", choices=list(FORMATS), help="may be given more than once")
     words = parser.parse_args()
     n_faults = 0
-    for name in words.only or FORMATS:
-        fewer = 1 if words.exactly else FEWER.get(name, 1)
-        report = run_format(FORMATS[name], max(1, words.cases // fewer), words.seed, words.first)
+    for name, n_cases in _cases(words).items():
+        report = run_format(FORMATS[name], n_cases, words.seed, words.first)
         n_faults += len(report.faults)
         sys.stdout.write(report.line(name) + "\n")
         seen: Counter[str] = Counter()
@@ -35,6 +39,14 @@ def main() -> int:
                 sys.stdout.write(f"  case {fault.case}: {fault.what}\n")
         sys.stdout.flush()
     return 1 if n_faults else 0
+
+
+def _cases(words: argparse.Namespace) -> dict[str, int]:
+    """Return how many cases of each format are asked for."""
+    if words.kills is not None:
+        return kills.kills_each(words.kills)
+    fewer = {name: 1 if words.exactly else FEWER.get(name, 1) for name in words.only or FORMATS}
+    return {name: max(1, words.cases // n) for name, n in fewer.items()}
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ from tests.models import own_model  # registers the tests' own model
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.data import Dataset
 from unmissed.errors import InputError
-from unmissed.runs import extend, open_run, train, update
-from unmissed.runs.updating import recover
+from unmissed.runs import extend, open_run, replacing, train, update
 
 
 def forked(work: Callable[[], Any]) -> int:
@@ -74,26 +73,27 @@ def at_every_write(root: Path) -> int:
 
 
 def updates_at_every_write(root: Path) -> int:
-    """The same for an update, which also has names of folders changed; a run always answers, or is put back."""
+    """The same for an update, which also changes names of folders; the run answers after every death."""
     data, new = small_corpus(n_labels=6, n_train=60)
 
     def work(folder: Path) -> None:
-        recover(folder)
-        if open_or_none(folder) is None:
-            train("popularity", data, folder)
-        if open_run(folder).parts[0].n_samples == 60:
-            update(folder, new, old_rows=[data])
-        recover(folder)  # a kill may have come before the replaced run was gone
+        update(folder, new, old_rows=[data])
 
-    return dying_everywhere(work, root)
+    def begin(folder: Path) -> None:
+        train("popularity", data, folder)
+
+    def check(folder: Path) -> None:
+        run = open_run(folder, verify=True)
+        assert (run.parts[0].n_samples, run.rank(new.X, 3).n_samples) in ((60, 50), (110, 50))
+        assert run.label_counts.sum() == data.Y.nnz + (new.Y.nnz if run.parts[0].n_samples == 110 else 0)
+
+    return dying_everywhere(work, root, begin, check)
 
 
-def open_or_none(folder: Path) -> Any:
-    """Open a run that is complete."""
-    try:
-        return open_run(folder)
-    except InputError:
-        return None
+def updates_without_exchange(root: Path) -> int:
+    """The same on a system where two folders cannot swap names in one step."""
+    replacing.exchange = lambda one, other: False
+    return updates_at_every_write(root)
 
 
 def own_model_at_every_write(root: Path) -> int:
@@ -103,12 +103,26 @@ def own_model_at_every_write(root: Path) -> int:
     return dying_everywhere(lambda folder: train(method, data, folder, {"block_size": 4, "n_jobs": 1}), root)
 
 
-def dying_everywhere(work: Callable[[Path], Any], root: Path) -> int:
-    """Let some work die at its n-th write to the disk, go on with it, and compare, for every n; returns how many."""
+def nothing(folder: Path) -> None:
+    """Do nothing."""
+
+
+def dying_everywhere(
+    work: Callable[[Path], Any],
+    root: Path,
+    begin: Callable[[Path], None] = nothing,
+    check: Callable[[Path], None] = nothing,
+) -> int:
+    """Let some work die at its n-th write to the disk, go on with it, and compare, for every n; returns how many.
+
+    `begin` makes what the work needs, `check` looks at what is there after a death.
+    """
+    begin(root / "whole")
     work(root / "whole")
     n = 0
     while True:
         folder = root / f"at-{n + 1}"
+        begin(folder)
 
         def die(n: int = n, folder: Path = folder) -> None:
             die_at(n + 1)
@@ -117,12 +131,13 @@ def dying_everywhere(work: Callable[[Path], Any], root: Path) -> int:
         if not died(forked(die)):
             return n
         n += 1
+        check(folder)
         work(folder)
         compare(root / "whole", folder)
 
 
-def die_at(n: int) -> None:
-    """Make this process kill itself instead of making its n-th call that changes the disk."""
+def die_at(n: int) -> Callable[[], int]:
+    """Make this process kill itself instead of making its n-th call that changes the disk; returns their counter."""
     count = 0
 
     def dying(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,8 +150,10 @@ def die_at(n: int) -> None:
 
         return step
 
-    for name in ("fsync", "rename", "replace", "mkdir", "chmod"):
+    for name in ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir"):
         setattr(os, name, dying(getattr(os, name)))
+    replacing.exchange = dying(replacing.exchange)
+    return lambda: count
 
 
 def compare(whole: Path, other: Path) -> None:
@@ -149,7 +166,7 @@ def compare(whole: Path, other: Path) -> None:
 if __name__ == "__main__":
     try:
         ways = {"times": at_random_times, "writes": at_every_write, "own": own_model_at_every_write}
-        ways["updates"] = updates_at_every_write
+        ways |= {"updates": updates_at_every_write, "renames": updates_without_exchange}
         sys.stdout.write(str(ways[sys.argv[1]](Path(sys.argv[2]))))
     except InputError as error:
         sys.exit(str(error))

@@ -1,16 +1,21 @@
 """An update trains on old and new rows, beside the run, and takes its place when it is complete."""
 
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tests.cli.speaking import refused, said
+from tests.cli.speaking import said
 from tests.runs.corpora import PARAMS, small_corpus, tree_bytes, write_texts
 from unmissed.data import Dataset, load, write_store
 from unmissed.errors import InputError
 from unmissed.runs import extend, open_run, train, update
+from unmissed.runs.folder import RunFolder
 from unmissed.runs.sources import sources_of
-from unmissed.runs.updating import recover
 
 TRAIN, TEST = small_corpus(n_labels=12, n_train=80)
 MORE = Dataset(TEST.X, TEST.Y, label_names=[*TEST.label_names[:-1], "a new label"], feature_names=TRAIN.feature_names)
@@ -70,8 +75,10 @@ def test_the_old_run_answers_until_the_new_one_is_complete_and_an_update_goes_on
     assert update(tmp_path / "run", MORE, old_rows=[TRAIN]).n_labels == 13
     assert folders(tmp_path) == ["run"]
     assert opened.n_labels == 12
-    with pytest.raises(InputError, match="trained on these rows already"):
-        update(tmp_path / "run", MORE, old_rows=[TRAIN, MORE])
+    before = tree_bytes(tmp_path / "run")
+    again = update(tmp_path / "run", MORE, old_rows=[TRAIN, MORE])
+    assert (again.n_labels, again.n_trained) == (13, 0)
+    assert tree_bytes(tmp_path / "run") == before
 
 
 def test_labels_that_were_added_stay_behind_those_before_them(tmp_path):
@@ -93,18 +100,63 @@ def test_rows_that_extend_has_seen_can_still_teach_the_labels_before(tmp_path):
     assert [part.n_samples for part in run.parts] == [130]
     assert [source.n_samples for source in sources_of(run)] == [80, 50]
     assert run.label_counts[:11].tolist() == (TRAIN.label_counts + MORE.label_counts)[:11].tolist()
-    with pytest.raises(InputError, match="trained on these rows already"):
-        update(tmp_path / "run", MORE, old_rows=[TRAIN])
+    assert update(tmp_path / "run", MORE, old_rows=[TRAIN]).n_trained == 0
 
 
-def test_names_are_put_right_after_a_kill_between_two_of_them(tmp_path):
+def test_a_run_that_waits_under_another_name_answers_and_gets_its_name_back(tmp_path):
     train("popularity", TRAIN, tmp_path / "run")
+    (tmp_path / "latest").symlink_to(tmp_path / "run")
+    expected = open_run(tmp_path / "run").rank(TEST.X, 5)
     (tmp_path / "run").rename(tmp_path / ".run.replaced.part")
-    recover(tmp_path / "run")
-    assert folders(tmp_path) == ["run"]
-    (tmp_path / ".run.replaced.part").mkdir()
+    for name in ("run", "latest"):
+        assert np.array_equal(open_run(tmp_path / name).rank(TEST.X, 5).scores, expected.scores)
+    assert train("popularity", TRAIN, tmp_path / "run").n_trained == 0, "it is there"
+    assert folders(tmp_path) == ["latest", "run"]
+    (tmp_path / ".run.removed.part").mkdir()
     update(tmp_path / "run", MORE, old_rows=[TRAIN])
-    assert folders(tmp_path) == ["run"]
+    assert folders(tmp_path) == ["latest", "run"]
+
+
+def test_nothing_is_put_right_while_another_process_updates(tmp_path):
+    """The other process is between two renames: its lock is in the folder of the old run."""
+    train("popularity", TRAIN, tmp_path / "run")
+    with RunFolder(tmp_path / "run").locked():
+        (tmp_path / "run").rename(tmp_path / ".run.replaced.part")
+        with pytest.raises(InputError, match="another process is training"):
+            update(tmp_path / "run", MORE, old_rows=[TRAIN])
+        assert folders(tmp_path) == [".run.replaced.part"]
+
+
+def test_a_reader_meets_a_whole_run_at_every_moment(tmp_path):
+    """In another process an update replaces the run again and again, with and without a swap of names in one step."""
+    train("popularity", TRAIN, tmp_path / "run")
+    train("popularity", TEST, tmp_path / "other")
+    answers = [open_run(tmp_path / name).rank(TEST.X[:2], 5).scores.tobytes() for name in ("run", "other")]
+    command = [sys.executable, "-c", REPLACE_AGAIN_AND_AGAIN, str(tmp_path)]
+    seen = Counter()
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as child:
+        while child.poll() is None:
+            run = open_run(tmp_path / "run")
+            assert (run.parts[0].n_samples, run.label_counts.sum()) in [(80, TRAIN.Y.nnz), (50, TEST.Y.nnz)]
+            seen[run.rank(TEST.X[:2], 5).scores.tobytes()] += 1
+    assert child.returncode == 0
+    assert seen.keys() == set(answers), seen.values()
+
+
+REPLACE_AGAIN_AND_AGAIN = """
+import shutil, sys
+from pathlib import Path
+from unmissed.runs import replacing
+root = Path(sys.argv[1])
+swap = replacing.exchange
+for folder in ("run", "other"):
+    shutil.copytree(root / folder, root / f"copy of {folder}")
+for number in range(60):
+    new = root / ".run.update"
+    shutil.copytree(root / f"copy of {('run', 'other')[number % 2]}", new)
+    replacing.exchange = (lambda one, other: False) if number % 3 else swap
+    replacing.replace_run(root / "run", new)
+"""
 
 
 def test_a_link_to_a_run_stays_a_link(tmp_path):
@@ -135,7 +187,9 @@ def test_the_command_says_how_many_rows_and_labels(tmp_path, capsys):
     assert "21 of them new" in output
     assert "dismec, 4 labels trained" in output
     assert open_run(tmp_path / "run").label_names == ["fish", "food", "law", "mix"]
-    assert "on these rows already" in refused(capsys, "update", tmp_path / "run", more)
+    output = said(capsys, "update", tmp_path / "run", more)
+    assert "4 labels, all trained before; nothing was left to do" in output
+    assert "of them new" not in output
     again = tmp_path / "again.jsonl"
     again.write_text(lines[0] + "\n")
     assert "old rows came again and gave way" in said(capsys, "update", tmp_path / "run", again)

@@ -21,7 +21,13 @@ def main() -> None:
 
     lines, note = answered
     terminal = sys.stdout.isatty()
-    for line in lines:
-        sys.stdout.write(f"{plain(line, terminal=terminal)}\n")
+    try:
+        sys.stdout.write("".join(f"{plain(line, terminal=terminal)}\n" for line in lines))
+        sys.stdout.flush()
+    except OSError:  # nobody reads it, or the disk is full: the command says so
+        from unmissed.cli.app import run
+
+        run()
+        return
     if note is not None:
         sys.stderr.write(f"{note}\n")

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from unmissed import __version__
 from unmissed.cli import compare, data, demo, evaluate, inspect, plan, predict, show, study, train, tune, update
 from unmissed.errors import UnmissedError
+from unmissed.writing import FULL
 
 
 class Verbs(TyperGroup):
@@ -41,6 +42,7 @@ _STOPPED = 130
 _CAUSES = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file is larger than the system allows (see ulimit -f)",
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.EROFS: "the file system is read-only",
@@ -90,6 +92,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     words = [word for word in words if word != "--debug"]
     try:
         code = app(args=words, prog_name="unmissed", standalone_mode=False) or 0
+        sys.stdout.flush()
         if code == _STOPPED:  # so newer releases of typer tell of Ctrl-C; older ones abort
             raise KeyboardInterrupt
         sys.exit(code)
@@ -104,13 +107,21 @@ def run(arguments: Sequence[str] | None = None) -> None:
         show.say(f"unmissed: stopped by the keyboard (Ctrl-C){show.what_is_kept()}", err=True)
         sys.exit(_STOPPED)
     except BrokenPipeError:  # whoever read the lines, `head` for one, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
         sys.exit(1)
     except (UnmissedError, OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # every file has a name
+            error.filename = "standard output"
+            _close_output()
         if debug:
             raise
         show.say(f"unmissed: {_in_words(error)}", err=True)
         sys.exit(2)
+
+
+def _close_output() -> None:
+    """Let what is left of standard output go nowhere, or the interpreter would fail with it in the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_words(error: Exception) -> str:

@@ -99,6 +99,8 @@ def convert(
     from unmissed.data.sources import holds_text, target_form
 
     form = target_form(target)  # before the reading, which may take long
+    if Path(target).exists() and Path(source).exists() and Path(target).samefile(source):
+        raise InputError(f"{target}: exists already, it is the source; choose another name")
     how = Reading(reading.columns, not reading.no_header)
     if form == "json":
         text.refuse(f"{target}: JSON lines keep texts as they are")
@@ -166,18 +168,18 @@ def make(
 
     import numpy as np
 
-    from unmissed.archive import written_aside
     from unmissed.data import make_corpus, write_store, write_xmc
     from unmissed.propensity import drop_labels, parse
+    from unmissed.writing import written_aside
 
-    if folder.exists():
+    if folder.exists() and not (folder / "propensities.txt").is_file():
         raise InputError(f"{folder}: exists already; remove it or choose another name")
     model = parse(propensity)
     rng = np.random.default_rng(seed)
     corpus = make_corpus(train, test, labels, features, labels_per_row=labels_per_row, exponent=exponent, rng=rng)
     p = model.fit(corpus.train.label_counts, train)
     kept = {}
-    with written_aside(folder) as aside:
+    with written_aside(folder, keep_same=True) as aside:
         for name, complete in (("train", corpus.train), ("test", corpus.test)):
             observed = replace(complete, Y=drop_labels(complete.Y, p, rng))
             kept[name] = observed.Y.nnz / max(complete.Y.nnz, 1)

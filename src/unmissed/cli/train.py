@@ -163,12 +163,12 @@ def extend(
     """
     from unmissed.runs import extend as extend_run
     from unmissed.runs import open_run
-    from unmissed.runs.training import new_columns
+    from unmissed.runs.training import new_columns, was_extended_by
 
     with show.stoppable(lambda: f"{kept_of(run)}; meanwhile the run answers with its old labels"):
         found = open_run(run)
         dataset = load_rows(found, data, reading)
-        if without_old_rows:
+        if without_old_rows and not was_extended_by(found, dataset):
             _warn_of_few_rows(dataset.n_samples, dataset.label_counts[new_columns(found, dataset)])
         with show.progress_bar("training labels") as progress:
             trained = extend_run(

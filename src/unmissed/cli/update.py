@@ -25,14 +25,12 @@ def update(
     from unmissed.runs import open_run
     from unmissed.runs import update as update_run
     from unmissed.runs.sources import sources_of
-    from unmissed.runs.updating import recover
 
-    recover(run)
     with show.stoppable(lambda: f"{run} answers as before; the same command goes on where it stopped"):
         dataset = load_rows(open_run(run), data, reading)
         with show.progress_bar("training") as progress:
             trained = update_run(run, dataset, old_rows=old_rows or [], n_jobs=jobs, progress=progress)
-    if not json:
+    if not json and trained.n_trained:
         n_samples = trained.parts[0].n_samples
         replaced = sum(source.n_samples for source in sources_of(trained)) - n_samples
         again = f"; {replaced:,} old rows came again and gave way" if replaced else ""

@@ -38,7 +38,10 @@ def documents(
 
 
 def write_lines(path: str | os.PathLike[str], found: Iterable[dict[str, Any]]) -> None:
-    """Write objects as JSON lines, compressed as the path's suffix says; the file appears whole or not at all."""
-    with write_stream(path) as stream:
+    """Write objects as JSON lines, compressed as the path's suffix says; the file appears whole or not at all.
+
+    An existing file is refused, unless it holds the same bytes.
+    """
+    with write_stream(path, keep_same=True) as stream:
         for document in found:
             stream.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")

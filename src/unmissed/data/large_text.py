@@ -7,12 +7,10 @@ are worked on by processes, in the order of the file, so that the store is the s
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,6 +31,7 @@ from unmissed.data.unicode import index_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
+from unmissed.writing import naming, scratch_folder
 
 _BLOCK = 1 << 22  # bytes of lines that a process takes at a time
 
@@ -152,7 +151,7 @@ def convert_text(
     Parameters
     ----------
     source : the file or folder
-    target : the new folder
+    target : the new folder; one that holds the same data already stays
     text : how text becomes features; learned from the file
     like : the training set, whose features and labels a test set gets
     reading : where the source keeps texts and labels
@@ -169,16 +168,11 @@ def convert_text(
         features = TextFeatures(unicode_normalization=form) if text is None else replace(text)
         text, names = _learn(blocks, features, n_jobs)
         titles = titles_beside(source, names, form)
-    place = Path(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-    try:
+    with scratch_folder(target) as aside, naming(target, aside):
         with _Written(aside) as written:
             for part in _each(MakeRows(text, names), blocks, n_jobs):
                 written.add(part)
-        write_store(written.dataset(source, text, names, titles), target)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        write_store(written.dataset(source, text, names, titles), target, keep_same=True)
 
 
 def _learn(blocks: _Blocks, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:
@@ -198,21 +192,21 @@ class _Written:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._streams: dict[str, IO[bytes]] = {}
+        self._opened = ExitStack()
         self._n_unknown = 0
 
     def __enter__(self) -> _Written:
-        names = ("values", "features", "n_features", "labels", "n_labels")
-        self._streams = {name: open(self._folder / name, "wb") for name in names}  # noqa: SIM115, closed below
+        for name in ("values", "features", "n_features", "labels", "n_labels"):
+            self._streams[name] = self._opened.enter_context(open(self._folder / name, "wb"))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for stream in self._streams.values():
-            stream.close()
+        self._opened.close()
 
     def add(self, part: Part) -> None:
         """Append the rows of a block."""
         for name, stream in self._streams.items():
-            getattr(part, name).tofile(stream)
+            stream.write(getattr(part, name).data)
         self._n_unknown += part.n_unknown
 
     def dataset(self, source: PathLike, text: TextFeatures, names: list[str], titles: list[str] | None) -> Dataset:
@@ -249,7 +243,7 @@ class _Written:
             return narrow
         with open(self._folder / f"{name}-wide", "wb") as stream:
             for begin in range(0, narrow.size, _BLOCK):
-                narrow[begin : begin + _BLOCK].astype(np.int64).tofile(stream)
+                stream.write(narrow[begin : begin + _BLOCK].astype(np.int64).data)
         return self._map(f"{name}-wide", np.int64)
 
 

@@ -41,11 +41,11 @@ def read_pair(pair: tuple[Path, Path], form: str = "nfc") -> Dataset:
 
 
 def write_npz(dataset: Dataset, pair: tuple[Path, Path]) -> None:
-    """Write X and Y as scipy's `.npz`, and known names beside them."""
+    """Write X and Y as scipy's `.npz`, and known names beside them; existing files must hold the same bytes."""
     write_names_beside(pair[1], "labels.txt", dataset.label_names)
     write_names_beside(pair[0], "features.txt", dataset.feature_names)
     for matrix, path in zip((dataset.X, dataset.Y), pair, strict=True):
-        with write_stream(path) as stream:
+        with write_stream(path, keep_same=True) as stream:
             sparse.save_npz(stream, matrix)
 
 

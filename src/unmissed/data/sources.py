@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from unmissed.archive import is_archive
 from unmissed.data.columns import Columns
 from unmissed.data.dataset import Dataset, Origin
 from unmissed.data.documents import Reading, Source, binarize, name_of
@@ -96,7 +97,7 @@ def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Pr
 def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:
     """Write a data set in the form that the path names: `.txt` (also `.gz`, `.xz`), `X.npz,Y.npz`, or a store folder.
 
-    Nothing that exists is overwritten.
+    Nothing that exists is overwritten: it stays if it holds the same, and is refused if not.
     """
     form = target_form(path)
     if form == "json":
@@ -104,9 +105,9 @@ def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> No
     if form == "npz":
         write_npz(dataset, _pair(path))
     elif form == "xmc":
-        write_xmc(dataset, path, progress=progress)
+        write_xmc(dataset, path, keep_same=True, progress=progress)
     else:
-        write_store(dataset, path)
+        write_store(dataset, path, keep_same=True)
 
 
 def target_form(path: PathLike) -> str:
@@ -117,7 +118,8 @@ def target_form(path: PathLike) -> str:
             f"{path}: cannot write {suffix}; expected a folder, .txt, .jsonl, both also .gz or .xz, or 'X.npz,Y.npz'"
         )
     for place in pair or (Path(path),):
-        if place.exists():
+        is_store = pair is None and suffix == ""
+        if place.exists() and not is_archive(place) if is_store else place.is_dir():  # else its content is compared
             raise InputError(f"{place}: exists already; remove it or choose another name")
     if pair is not None:
         return "npz"

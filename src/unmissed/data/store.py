@@ -23,8 +23,11 @@ VERSION = 1
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def write_store(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Write a data set as a new folder; it appears whole or not at all."""
+def write_store(dataset: Dataset, path: str | os.PathLike[str], *, keep_same: bool = False) -> None:
+    """Write a data set as a new folder; it appears whole or not at all.
+
+    An existing folder is refused; with `keep_same`, a store of the same data stays.
+    """
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, matrix in (("X", dataset.X), ("Y", dataset.Y)):
         arrays |= {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices, f"{name}_indptr": matrix.indptr}
@@ -35,6 +38,7 @@ def write_store(dataset: Dataset, path: str | os.PathLike[str]) -> None:
     write_archive(
         path,
         arrays,
+        keep_same=keep_same,
         kind=KIND,
         version=VERSION,
         n_samples=dataset.n_samples,

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from unmissed.archive import file_aside
 from unmissed.data.encodings import UTF8, Recoded, marked_encoding, other_encoding
 from unmissed.errors import InputError
 from unmissed.files import open_regular
 from unmissed.progress import Progress, silent
+from unmissed.writing import file_aside, make_folder
 
 CHUNK = 1 << 19  # bytes read at a time; what is made of them stays in the processor's cache
 LONGEST = 1 << 28  # bytes of a line; a small compressed file could hold one without end
@@ -93,11 +93,14 @@ def lines(
 
 
 @contextmanager
-def write_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Give a stream that is compressed as the path's suffix says; the file appears whole or not at all."""
+def write_stream(path: str | os.PathLike[str], *, keep_same: bool = False) -> Iterator[IO[bytes]]:
+    """Give a stream that is compressed as the path's suffix says; the file appears whole or not at all.
+
+    An existing file is replaced; with `keep_same`, it stays if it holds the same bytes, and is refused if not.
+    """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with file_aside(target) as raw, _compressor(raw, target.suffix.lower()) as stream:
+    make_folder(target.parent)
+    with file_aside(target, keep_same=keep_same) as raw, _compressor(raw, target.suffix.lower()) as stream:
         yield stream
 
 

@@ -307,17 +307,20 @@ def _shown(token: bytes) -> str:
     return f"'{text}{'...' if len(token) > 40 else ''}'"
 
 
-def write_xmc(dataset: Dataset, path: str | os.PathLike[str], *, progress: Progress = silent) -> None:
+def write_xmc(
+    dataset: Dataset, path: str | os.PathLike[str], *, keep_same: bool = False, progress: Progress = silent
+) -> None:
     """Write a data set in the XMC repository's text format, compressed if the name ends in `.gz` or `.xz`.
 
     Numbers get the fewest digits that read back to the same float32. Known names go to `labels.txt` and `features.txt`
-    beside the file. The file appears whole or not at all.
+    beside the file. The file appears whole or not at all. With `keep_same`, an existing file stays if it holds the same
+    bytes, and is refused if not.
     """
     write_names_beside(path, "labels.txt", dataset.label_names)
     write_names_beside(path, "features.txt", dataset.feature_names)
     X, Y = dataset.X, dataset.Y
     n_samples = dataset.n_samples
-    with write_stream(path) as stream:
+    with write_stream(path, keep_same=keep_same) as stream:
         stream.write(f"{n_samples} {dataset.n_features} {dataset.n_labels}\n".encode())
         first = 0
         while first < n_samples:

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.archive import MANIFEST, below, open_archive, write_archive
+from unmissed.archive import MANIFEST, below, is_archive, open_archive, remove_torn, write_archive
 from unmissed.errors import InputError
 
 KIND = "piece"
@@ -139,9 +139,9 @@ class OnDisk:
 
     def get(self, key: str, names: Collection[str] | None = None) -> Piece | None:
         """Open a piece, all of it or the arrays of some names, or return None where it is not finished."""
-        folder = below(self.path, Piece(key).key)
-        if not folder.exists():
+        if not self.has(key):
             return None
+        folder = below(self.path, key)
         manifest, arrays = open_archive(folder, KIND, verify=self.verify, names=names)
         facts = manifest.get("facts")
         if manifest.get("key") != key or not isinstance(facts, dict):
@@ -153,15 +153,21 @@ class OnDisk:
         folder = below(self.path, piece.key)
         for attempt in range(_ATTEMPTS):
             try:
-                if not folder.exists():
-                    write_archive(folder, piece.arrays, kind=KIND, key=piece.key, facts=dict(piece.facts))
+                if not is_archive(folder):
+                    remove_torn(folder)
+                    facts = dict(piece.facts)
+                    write_archive(folder, piece.arrays, sweep=False, kind=KIND, key=piece.key, facts=facts)
                 return
             except (OSError, InputError) as error:
-                if folder.exists():  # another process was faster
+                if is_archive(folder):  # another process was faster
                     return
                 swept = isinstance(error, FileNotFoundError)  # by a `clean` that took us for dead
                 if not swept or attempt == _ATTEMPTS - 1:
                     raise
+
+    def has(self, key: str) -> bool:
+        """Tell whether a piece is finished, without opening it."""
+        return is_archive(below(self.path, Piece(key).key))
 
     def drop(self, key: str) -> None:
         """Remove a piece; killed in the middle, `clean` removes the rest."""

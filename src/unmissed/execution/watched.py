@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from unmissed.errors import InputError
+from unmissed.writing import FULL
 
 State = Literal["finished", "time limit", "memory limit", "failed"]
 Say = Callable[[Any], None]
@@ -98,6 +101,8 @@ def _listen(process: Any, ours: Connection, limits: Limits, hear: Callable[[Any]
             if not ready:
                 begin, ready = time.perf_counter(), True
             hear(value)
+        elif kind == "full":  # no fault of the call: others would fail as well
+            raise OSError(*value)
         elif kind == "returned":
             return Outcome("finished", value, "", time.perf_counter() - begin, peak)
         else:
@@ -105,15 +110,27 @@ def _listen(process: Any, ours: Connection, limits: Limits, hear: Callable[[Any]
 
 
 def _answer(theirs: Connection, call: Callable[[Say], Any]) -> None:
-    """Run the call; whoever listens ends this process, also at Ctrl-C."""
+    """Run the call; whoever listens ends this process, also at Ctrl-C, and it does not outlive them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         value = call(lambda message: theirs.send(("said", message, peak_bytes())))
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            theirs.send(("full", (error.errno, error.strerror, error.filename), peak_bytes()))
+            return
         told = " ".join(str(error).split())
         theirs.send(("failed", f"{type(error).__name__}: {told}" if told else type(error).__name__, peak_bytes()))
     else:
         theirs.send(("returned", value, peak_bytes()))
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it was killed: it would hold locks that the next one needs."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def peak_bytes(process: int | None = None) -> int:

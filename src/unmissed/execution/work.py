@@ -106,7 +106,7 @@ class Placed:
 
     def run(self, shared: Any) -> Piece:
         """Make and keep the piece."""
-        if not (self.pieces.path / self.key).exists():
+        if not self.pieces.has(self.key):
             self.pieces.put(self.task.run(shared))
         return Piece(self.key)
 

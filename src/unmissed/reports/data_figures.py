@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from unmissed.data.statistics import PowerLaw
 from unmissed.errors import InputError
+from unmissed.reports.drawing import write_figure
 
 _TAIL = 10  # rows; a label with fewer is a tail label
 
@@ -49,7 +50,7 @@ def draw_label_frequencies(
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", frameon=False, fontsize=9)
-    figure.savefig(path)
+    write_figure(figure, Path(path))
 
 
 def _shade_tail(axes: Any, falling: npt.NDArray[Any]) -> None:

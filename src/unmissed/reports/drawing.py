@@ -8,6 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from unmissed.writing import file_aside
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -84,6 +86,12 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     stem.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "path"}):
-        figure.savefig(paths[0], dpi=160, metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None})
+        write_figure(figure, paths[0], dpi=160, metadata={"Software": None})
+        write_figure(figure, paths[1], metadata={"Date": None})
     return paths
+
+
+def write_figure(figure: Figure, path: Path, **options: Any) -> None:
+    """Write a figure in the format that the path's suffix names; the file appears whole or not at all."""
+    with file_aside(path) as stream:
+        figure.savefig(stream, format=path.suffix[1:] or None, **options)

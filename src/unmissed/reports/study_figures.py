@@ -14,6 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from unmissed.reports.drawing import write_figure
+
 Row = Mapping[str, Any]
 
 _COLOURS = ("#3b6fb6", "#d1692a", "#4f9153")  # blue, orange, green of like lightness; shapes tell them apart too
@@ -148,6 +150,6 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
     """Save as PNG and SVG; the same numbers give the same bytes."""
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "none"}):
-        figure.savefig(paths[0], dpi=160, metadata={"Software": None})
-        figure.savefig(paths[1], metadata={"Date": None})
+        write_figure(figure, paths[0], dpi=160, metadata={"Software": None})
+        write_figure(figure, paths[1], metadata={"Date": None})
     return paths

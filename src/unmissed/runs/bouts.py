@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from unmissed.archive import read_json, write_json
+from unmissed.archive import is_archive, read_json, remove_torn, write_json
 from unmissed.data import Dataset, open_store, write_store
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Limits, peak_bytes, watch
@@ -23,6 +22,7 @@ from unmissed.runs.inspection import certificate
 from unmissed.runs.prediction import predict
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.training import train
+from unmissed.writing import scratch_folder
 
 RECORD, RANKING = "record.json", "ranking.npz"
 WARM_ROWS = 320  # rows of the training before the clock, for which kernels are compiled; ranking many rows has its own
@@ -80,17 +80,18 @@ class Bout:
     def _warm(self) -> None:
         """Train and rank a few rows first, so that no compilation is on the clock; they may be refused."""
         few = open_store(self.data / "warm")
-        with warnings.catch_warnings(), TemporaryDirectory(prefix=".warm", dir=self.folder) as aside:
+        with warnings.catch_warnings(), scratch_folder(self.folder / "warm") as aside:
             warnings.simplefilter("ignore")
             try:
-                predict(train(self._model(), few, Path(aside) / "run"), few.X, self.depth)
+                predict(train(self._model(), few, aside / "run"), few.X, self.depth)
             except (UnmissedError, ValueError):
                 return
 
 
 def write_warm_rows(dataset: Dataset, path: Path) -> None:
     """Keep the first rows of a training set as a store, so that they are of the kind that the clock will see."""
-    if not path.exists():
+    if not is_archive(path):
+        remove_torn(path)
         write_store(Dataset(dataset.X[:WARM_ROWS], dataset.Y[:WARM_ROWS]), path)
 
 

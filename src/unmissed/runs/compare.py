@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from unmissed.archive import read_json, write_json
+from unmissed.archive import is_archive, read_json, remove_torn, write_json
 from unmissed.data import (
     Columns,
     Dataset,
@@ -201,12 +201,13 @@ def prepare(
     noted = folder / "source.json"
     paths = [folder / "train", folder / "test"]
     warnings: list[str] | None = None
-    if not (noted.is_file() and read_json(noted) == source and all(path.is_dir() for path in paths)):
+    if not (noted.is_file() and read_json(noted) == source and all(map(is_archive, paths))):
         rows = load(train, text=text, **reading)
         warnings = check_dataset(rows)
         asked = load(test, like=rows, **reading)
         for path, dataset in zip(paths, (rows, asked), strict=True):
-            if not path.exists():
+            if not is_archive(path):
+                remove_torn(path)
                 write_store(dataset, path)
             elif open_store(path).digest != dataset.digest:
                 raise InputError(f"{path}: holds other data; choose another folder")

@@ -6,7 +6,6 @@ import errno
 import os
 import platform
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,12 +22,9 @@ from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Pieces
 from unmissed.matrices import LARGEST
 from unmissed.runs.recipe import Recipe
+from unmissed.runs.replacing import recover, standing
 from unmissed.runs.version1 import PiecesOfVersion1
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from unmissed.writing import is_at, make_folder, try_lock
 
 KIND = "run"
 LABELS_KIND = "labels of a run"
@@ -182,11 +178,10 @@ class RunFolder:
         With `together`, others who say the same may write here too: shares of one training. Whoever comes while nobody
         else is here cleans up.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = _open_lock(self.path / _LOCK)
+        descriptor, held = self._lock_standing()
         try:
-            held = _lock(descriptor)
             if held:
+                recover(self.path)
                 self.clean()
             if together:
                 held = _lock(descriptor, shared=True, patience=_PATIENCE)  # another share may be cleaning up
@@ -195,6 +190,17 @@ class RunFolder:
             yield
         finally:
             os.close(descriptor)
+
+    def _lock_standing(self) -> tuple[int, bool]:
+        """Open the lock of the run that stands under this name, and try to take it."""
+        while True:
+            place = standing(self.path)
+            make_folder(place)
+            descriptor = _open_lock(place / _LOCK)
+            held = _lock(descriptor)
+            if is_at(descriptor, place / _LOCK):
+                return descriptor, held
+            os.close(descriptor)  # the run was replaced in the meantime
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -328,22 +334,8 @@ def _lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> bo
     Where the file system knows no locks, or the system no shared ones, go without.
     """
     end = time.monotonic() + patience
-    while not _try_lock(descriptor, shared):
+    while try_lock(descriptor, shared=shared) is False:
         if time.monotonic() >= end:
             return False
         time.sleep(0.02)
-    return True
-
-
-def _try_lock(descriptor: int, shared: bool) -> bool:
-    try:
-        if sys.platform == "win32":
-            msvcrt.locking(descriptor, msvcrt.LK_UNLCK if shared else msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-            return False
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
-            raise
     return True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,11 @@ from unmissed.propensity import PropensityLike, as_propensity, fit_parts
 from unmissed.ranking import Ranking
 from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
 from unmissed.runs.recipe import Recipe
+from unmissed.runs.replacing import standing
+from unmissed.writing import open_entry
+
+T = TypeVar("T")
+_ATTEMPTS = 20
 
 
 class Suggestions(list[tuple[str, float]]):
@@ -44,7 +50,8 @@ class Suggestions(list[tuple[str, float]]):
 class Run:
     """A trained model on disk; each part of it is opened when it is first asked for.
 
-    Labels of an unfinished `extend` are left out, so a run can be used while it grows.
+    Labels of an unfinished `extend` are left out, so a run can be used while it grows. If `update` replaces the run
+    before its model is opened, the new run is opened.
 
     Parameters
     ----------
@@ -57,17 +64,13 @@ class Run:
     def __init__(
         self, path: str | os.PathLike[str], *, verify: bool = False, model: Model | None = None, n_trained: int = 0
     ) -> None:
-        self.folder = RunFolder(path)
+        self._path = Path(path)
         self.verify = verify
         self.n_trained = n_trained
-        self.manifest: Manifest = self.folder.read(verify=verify)
+        self._begin()
+        self._consistently(self._open)
         if model is not None:
             self.model = model
-        if not self.parts:
-            raise InputError(
-                f"{path}: training is not finished ({self.folder.n_finished()} pieces are there); "
-                "the same train command goes on where it stopped"
-            )
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.recipe.method}, n_labels={self.n_labels})"
@@ -92,9 +95,56 @@ class Run:
         """The number of trained labels."""
         return sum(part.n_labels for part in self.parts)
 
+    def _begin(self) -> None:
+        """Look up the folder that has the run's name now."""
+        self.folder = RunFolder(standing(self._path))
+        held = open_entry(self.folder.path)  # while it is open, no other folder gets its inode
+        if held is not None:
+            weakref.finalize(self, os.close, held)
+        self._identity = _identity_of(self.folder.path if held is None else held)
+
+    def _open(self) -> None:
+        """Read the manifest and map what belongs to it, so that all of it is of one run if the run is replaced."""
+        self.manifest: Manifest = self.folder.read(verify=self.verify)
+        if not self.parts:
+            raise InputError(
+                f"{self._path}: training is not finished ({self.folder.n_finished()} pieces are there); "
+                "the same train command goes on where it stopped"
+            )
+        self._label_arrays = [self._open_labels(part) for part in self.parts]
+        self._text_archive = self._feature_arrays = None
+        if self.recipe.text is not None:
+            self._text_archive = open_archive(self.folder.text, TEXT_KIND, verify=self.verify)
+        elif self.folder.features.exists():
+            self._feature_arrays = open_archive(self.folder.features, FEATURES_KIND, verify=self.verify)[1]
+
+    def _consistently(self, load: Callable[[], T]) -> T:
+        """Return what is loaded from the folder; if an update has replaced the run, open the new run and load again."""
+        for _ in range(_ATTEMPTS):
+            try:
+                found = load()
+            except (InputError, OSError):
+                if not self._was_replaced():
+                    raise
+            else:
+                if not self._was_replaced():
+                    return found
+            self._begin()
+            if load != self._open:
+                self._consistently(self._open)
+                for name in ("label_names", "label_titles", "label_counts", "feature_names", "text"):
+                    vars(self).pop(name, None)
+        raise InputError(f"{self._path}: updates replace the run faster than it can be opened; try again")
+
+    def _was_replaced(self) -> bool:
+        return _identity_of(standing(self._path)) != self._identity
+
     @cached_property
     def model(self) -> Model:
         """The fitted model, its arrays memory-mapped."""
+        return self._consistently(self._open_model)
+
+    def _open_model(self) -> Model:
         cls = find_model(self.recipe.method)
         pieces = self.folder.pieces(self.manifest, verify=self.verify)
         try:
@@ -109,9 +159,10 @@ class Run:
     @cached_property
     def text(self) -> TextFeatures | None:
         """The map from text to features, or None where training did not begin with text."""
-        if self.recipe.text is None:
+        if self._text_archive is None:
             return None
-        text = TextFeatures.load(self.folder.text, verify=self.verify)
+        facts, arrays = self._text_archive
+        text = TextFeatures.from_arrays(facts.get("options", {}), arrays, str(self.folder.text))
         self._check_number("terms", text.terms_, self.n_features)
         return text
 
@@ -136,10 +187,9 @@ class Run:
         """The names of the features, or None where they have numbers only."""
         if self.text is not None:
             return self.text.terms_
-        if not self.folder.features.exists():
+        if self._feature_arrays is None:
             return None
-        _, arrays = open_archive(self.folder.features, FEATURES_KIND, verify=self.verify)
-        names = unpack_names("feature_names", arrays)
+        names = unpack_names("feature_names", self._feature_arrays)
         self._check_number("feature names", names, self.n_features)
         return names
 
@@ -186,6 +236,9 @@ class Run:
 
     def rank_once(self, rows: Any, k: int = 5) -> Ranking:
         """Return what `rank` does, for a process that ranks once and ends: no more of the model is read than needed."""
+        return self._consistently(lambda: self._rank_once(rows, k))
+
+    def _rank_once(self, rows: Any, k: int) -> Ranking:
         model = find_model(self.recipe.method)
         pieces = self.folder.pieces(self.manifest, verify=self.verify)
         params, features = self.recipe.constructor_params(), self.features_of(rows)
@@ -268,21 +321,17 @@ class Run:
         names = self.label_titles or self.label_names
         return names[label] if names else str(label)
 
-    @cached_property
-    def _label_arrays(self) -> list[dict[str, npt.NDArray[Any]]]:
-        every = []
-        for part in self.parts:
-            folder = self.folder.labels(part.first)
-            _, arrays = open_archive(folder, LABELS_KIND, verify=self.verify)
-            counts = arrays.get("counts")
-            if counts is not None and (
-                counts.dtype != np.int64
-                or counts.shape != (part.n_labels,)
-                or (counts.size and not 0 <= counts.min() <= counts.max() <= part.n_samples)
-            ):
-                raise InputError(f"{folder}: damaged: its counts are not those of {part.n_labels} labels")
-            every.append(arrays)
-        return every
+    def _open_labels(self, part: Part) -> dict[str, npt.NDArray[Any]]:
+        folder = self.folder.labels(part.first)
+        _, arrays = open_archive(folder, LABELS_KIND, verify=self.verify)
+        counts = arrays.get("counts")
+        if counts is not None and (
+            counts.dtype != np.int64
+            or counts.shape != (part.n_labels,)
+            or (counts.size and not 0 <= counts.min() <= counts.max() <= part.n_samples)
+        ):
+            raise InputError(f"{folder}: damaged: its counts are not those of {part.n_labels} labels")
+        return arrays
 
     def _check_sizes(self) -> None:
         """Refuse numbers of labels and features that the run's files contradict, before arrays of such sizes are made.
@@ -318,6 +367,15 @@ def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
     return ranking if features is rows else ranking.without_known_words(np.diff(features.indptr) == 0)
 
 
+def _identity_of(folder: Path | int) -> tuple[int, int] | None:
+    """Return what tells a folder, or an open one, from others under the same name; None if there is none."""
+    try:
+        state = os.stat(folder)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
+
+
 def open_run(path: str | os.PathLike[str], *, verify: bool = False) -> Run:
     """Open a run's folder; weights stay on the disk and are read where they are needed."""
     return Run(path, verify=verify)
@@ -330,7 +388,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 def is_run(path: str | os.PathLike[str]) -> bool:
     """Tell whether a path is the folder of a run."""
-    manifest = Path(path) / MANIFEST
+    manifest = standing(path) / MANIFEST
     if not manifest.is_file():
         return False
     value = read_json(manifest)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.archive import write_archive
+from unmissed.archive import is_archive, remove_torn, write_archive
 from unmissed.data import Dataset, TextFeatures, check_dataset
 from unmissed.data.names import pack_names
 from unmissed.data.unicode import check_strings, find_name, index_names
@@ -101,6 +101,8 @@ def extend(
     Labels are the same if their names are; where there are no names, columns from the run's number of labels on are
     new. The data set must have the run's features (text: through the run's own text features, see `Run.text`).
 
+    Rows that the run was extended by already leave it as it is (`n_trained` is 0).
+
     A new label needs rows that do not have it: the rows that the run was trained on, read again where they were. A row
     that comes again with the same features takes the place of the old one.
 
@@ -118,6 +120,8 @@ def extend(
     with folder.locked():
         run = Run(path)
         folder.check_version(run.manifest)
+        if was_extended_by(run, dataset):
+            return run
         columns = new_columns(run, dataset)
         if without_old_rows:
             if old_rows:
@@ -264,6 +268,11 @@ def _old_rows(run: Run, given: Sequence[Given], progress: Progress) -> list[Data
         raise InputError(f"{error}, or go on without old rows (--without-old-rows)") from error
 
 
+def was_extended_by(run: Run, dataset: Dataset) -> bool:
+    """Tell whether the labels of a data set were added to a run, all of them, by an `extend` before."""
+    return any(source.digest == dataset.digest for part in run.parts[1:] for source in part.sources)
+
+
 def new_columns(run: Run, dataset: Dataset) -> list[int]:
     """Return the columns of a data set whose labels the run does not have; if there are none, refuse it."""
     if dataset.n_features != run.n_features:
@@ -296,9 +305,11 @@ def _only(dataset: Dataset, columns: Sequence[int]) -> Dataset:
 
 def _write_features(folder: RunFolder, text: TextFeatures | None, names: list[str] | None) -> None:
     """Write how features come about, unless it is there."""
-    if text is not None and not folder.text.exists():
+    if text is not None and not is_archive(folder.text):
+        remove_torn(folder.text)
         text.save(folder.text)
-    if text is None and names is not None and not folder.features.exists():
+    if text is None and names is not None and not is_archive(folder.features):
+        remove_torn(folder.features)
         write_archive(folder.features, pack_names("feature_names", names), kind=FEATURES_KIND, version=VERSION)
 
 
@@ -311,8 +322,9 @@ def _write_labels(
 ) -> None:
     """Write names and counts of a part's labels, unless they are there."""
     target = folder.labels(first)
-    if target.exists():
+    if is_archive(target):
         return
+    remove_torn(target)
     arrays = {**pack_names("label_names", names), **pack_names("label_titles", titles)}
     if counts is not None:
         arrays["counts"] = counts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from unmissed.execution import Executor
 from unmissed.models.registry import make_model
 from unmissed.progress import Progress, silent
 from unmissed.runs.folder import RunFolder, Source
+from unmissed.runs.replacing import next_of, replace_run
 from unmissed.runs.run import Run
 from unmissed.runs.sources import Given, join, read_old_rows, sources_of
 from unmissed.runs.training import train
@@ -30,7 +30,8 @@ def update(
     """Train all labels of a run, and those that are new, on its old rows and new ones, by the same recipe.
 
     The new run is trained in a folder beside the old one, `.NAME.update`, and takes its name when it is complete; until
-    then the old run answers. Stopped and started again it goes on. A row that comes again with the same features takes
+    then the old run answers. Stopped and started again it goes on; rows that the run was trained on already leave it as
+    it is (`n_trained` is 0). A row that comes again with the same features takes
     the place of the old one. Text goes through the run's own text features (`Run.text`): words that are new in the new
     rows are not learned.
 
@@ -43,23 +44,22 @@ def update(
     n_jobs : threads
     executor, progress : as in `train`
     """
-    recover(path)
-    place, aside, before = _places(path)
     folder = RunFolder(path)
     with folder.locked():
         run = Run(path)
         folder.check_version(run.manifest)
         if any(source.digest == dataset.digest for source in run.parts[0].sources):
-            raise InputError(f"{path}: was trained on these rows already")
+            return run  # these rows are in it already: nothing is left to do
         old, sources = _old(run, old_rows, dataset, progress)
         joined = join(run, old, dataset).dataset
+        place = Path(path).resolve()
+        aside = next_of(place)
         _check_begun(path, aside, joined)
         model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
         sources.append(Source.of(dataset))
         train(model, joined, aside, executor=executor, progress=progress, sources=sources)
-        os.rename(place, before)
-        os.rename(aside, place)
-    shutil.rmtree(before)
+        with RunFolder(aside).locked():  # the lock of the run as soon as it has the run's name
+            replace_run(place, aside)
     return Run(path, n_trained=joined.n_labels)
 
 
@@ -82,20 +82,3 @@ def _check_begun(path: str | os.PathLike[str], aside: Path, joined: Dataset) -> 
     folder = RunFolder(aside)
     if not folder.is_new() and folder.read().parts[0].digest != joined.digest:
         raise InputError(f"{path}: an update with other rows was begun; go on with that one, or remove {aside}")
-
-
-def recover(path: str | os.PathLike[str]) -> None:
-    """Put right what an update left that was killed while folders changed names."""
-    place, _, before = _places(path)
-    if not before.exists():
-        return
-    if place.exists():
-        shutil.rmtree(before)
-    else:
-        os.rename(before, place)
-
-
-def _places(path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-    """Return where the run is, where the new one grows, and where the old one waits for its end."""
-    place = Path(path).resolve()
-    return place, place.with_name(f".{place.name}.update"), place.with_name(f".{place.name}.replaced.part")
