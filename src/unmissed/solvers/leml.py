@@ -6,7 +6,7 @@ The objective is the sum over the observed entries (i, j) of loss(Y_ij, x_i^T W 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,16 +68,23 @@ class SquaredHalves:
     X : (n_samples, n_features)
     targets : sparse, (n_samples, n_labels)
     penalty : lambda, above 0
-    tol, max_steps : for conjugate gradient
+    tol : conjugate gradient stops when it has left about this share of a half's decrease
+    steps : the most steps of conjugate gradient
     """
 
-    def __init__(self, X: Products, targets: Products, constant: float, penalty: float, tol: float, steps: int) -> None:
+    def __init__(
+        self, X: Products, targets: Products, constant: float, penalty: float, tol: float = 0.1, steps: int = 100
+    ) -> None:
         self.X, self.targets, self.constant = X, targets, constant
         self.penalty, self.tol, self.steps = penalty, tol, steps
 
     def objective(self, features: Floats, labels: Floats, embedded: Floats) -> float:
-        """Return constant - <T, Z H^T> + <Z^T Z, H^T H>/2 + penalty/2 (|W|^2 + |H|^2) with Z = X W."""
-        fit = dots(labels, self.targets.transposed_times(embedded)).sum()
+        """Return constant - <T, Z H^T> + <Z^T Z, H^T H>/2 + penalty/2 (|W|^2 + |H|^2) with Z = X W.
+
+        <T, Z H^T> is <Z, T H>: a row has few targets, so that the float32 sums of T H are short and the rest is
+        float64. The sums of T^T Z are long, and their rounding would hide the gains of the last alternations.
+        """
+        fit = dots(embedded, self.targets.times(labels)).sum()
         size = (gram(embedded, self.X.threads) * gram(labels, self.X.threads)).sum()
         return float(self.constant - fit + 0.5 * size) + _penalty(self.penalty, features, labels)
 
@@ -89,7 +96,7 @@ class SquaredHalves:
             right = self.X.transposed_times(self.targets.times(labels @ turn))
             start = features @ turn
         turned = solve_ridges(
-            self.X, right, np.maximum(strength, 0), self.penalty, start, tol=self.tol, max_steps=self.steps
+            self.X, right, np.maximum(strength, 0), self.penalty, start, max_steps=self.steps, remainder=self.tol
         )
         with one_blas_thread():
             return np.ascontiguousarray(turned @ turn.T)
@@ -110,12 +117,20 @@ class NewtonHalves:
     X : (n_samples, n_features)
     entries, transposed : the losses over rows and labels, and over labels and rows
     penalty : lambda, above 0
-    tol, steps : for conjugate gradient
+    tol : conjugate gradient stops at this share of the gradient
+    steps : the most steps of conjugate gradient
     newton : the most Newton steps of a half
     """
 
     def __init__(
-        self, X: Products, entries: Entries, transposed: Entries, penalty: float, tol: float, steps: int, newton: int
+        self,
+        X: Products,
+        entries: Entries,
+        transposed: Entries,
+        penalty: float,
+        tol: float = 1e-2,
+        steps: int = 20,
+        newton: int = 3,
     ) -> None:
         self.X, self.entries, self.transposed = X, entries, transposed
         self.penalty, self.tol, self.steps, self.newton = penalty, tol, steps, newton
@@ -147,9 +162,7 @@ def make_halves(
     penalty: float,
     observed: sp.csr_matrix | None = None,
     inverse_propensities: np.ndarray | None = None,
-    tol: float = 1e-2,
-    max_steps: int = 20,
-    newton: int = 3,
+    **accuracy: Any,
 ) -> Halves:
     """Return the halves of a problem: the shared system where everything is observed under the squared loss.
 
@@ -159,18 +172,19 @@ def make_halves(
     Y : canonical CSR of ones, (n_samples, n_labels)
     observed : canonical CSR whose stored entries are the observed ones; None for all
     inverse_propensities : 1/p per label for the unbiased squared loss
+    accuracy : `tol` and `steps` of `SquaredHalves`; these and `newton` of `NewtonHalves`
     """
     design = Products(X, threads)
     if loss == "squared" and observed is None:
         targets = Y if inverse_propensities is None else _scaled(Y, inverse_propensities)
-        return SquaredHalves(design, Products(targets, threads), 0.5 * float(targets.sum()), penalty, tol, max_steps)
+        return SquaredHalves(design, Products(targets, threads), 0.5 * float(targets.sum()), penalty, **accuracy)
     if observed is None:
         entries: Entries = AllEntries(Y, loss, threads)
         transposed: Entries = AllEntries(_transpose(Y), loss, threads)
     else:
         entries = ObservedEntries(Y, observed, loss, threads)
         transposed = ObservedEntries(_transpose(Y), _transpose(observed), loss, threads)
-    return NewtonHalves(design, entries, transposed, penalty, tol, max_steps, newton)
+    return NewtonHalves(design, entries, transposed, penalty, **accuracy)
 
 
 def begin(n_features: int, n_labels: int, rank: int, seed: int) -> State:
