@@ -81,7 +81,8 @@ def test_sleec_embeds_clusters_with_one_blas_thread_on_any_number_of_threads(mon
 
     monkeypatch.setattr(sleec, "project", watched)
     found = [SLEEC(n_components=4, cluster_size=30, n_learners=2, n_jobs=jobs).fit(X, Y) for jobs in (1, 2)]
-    assert seen and all(one == {1} for one in seen)
+    assert seen
+    assert all(one == {1} for one in seen)
     one, two = ([c.regressor for learner in model.learners_ for c in learner.clusters] for model in found)
     for left, right in zip(one, two, strict=True):
         np.testing.assert_array_equal(left, right)
