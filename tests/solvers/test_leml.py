@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from tests.solvers.problems import make_problem
 from unmissed.execution import Threads
+from unmissed.execution.blas import one_blas_thread
 from unmissed.solvers.leml import State, advance, begin, make_halves
 
 PENALTY = 0.7
@@ -151,6 +152,7 @@ def test_a_half_that_raises_the_objective_is_left_out():
     assert state.done
 
 
+@one_blas_thread()
 def exact_alternations(X: Any, targets: Any, H: Any, penalty: float, times: int) -> float:
     """The objective after so many alternations from H, each half solved in dense float64."""
     gram, cross = X.T @ X, X.T @ targets
