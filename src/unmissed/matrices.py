@@ -28,6 +28,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.errors import InputError
+from unmissed.precision import warn_of_rounding
 
 Array = npt.NDArray[Any]
 LARGEST = np.iinfo(np.int32).max
@@ -38,18 +39,25 @@ _INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 def check_X(X: Any, n_features: int | None = None) -> sparse.csr_matrix:
     """Return features as a canonical float32 CSR matrix, or say why X cannot be one.
 
+    Warns if float32 makes rows equal that differ, or changes rows noticeably.
+
     Parameters
     ----------
     X : sparse matrix or array of any format, or a dense array, of shape (n_samples, n_features)
     n_features : the number of features that a fitted model expects
     """
-    matrix = canonical_csr(X, "X", np.dtype(np.float32))
+    matrix = _as_it_is(X, "X", np.dtype(np.float32))
+    sound = matrix if matrix is not None else _sound(X, "X")
+    if matrix is None:
+        matrix = _canonical(sound, np.dtype(np.float32))
     values = matrix.data
     if values.size and not (np.isfinite(values.max()) and np.isfinite(values.min())):
         row = _row_of(matrix.indptr, int(np.argmin(np.isfinite(values))))
         raise InputError(f"X holds a value in row {row} that is infinite or not a number in float32")
     if n_features is not None and matrix.shape[1] != n_features:
         raise InputError(f"X has {matrix.shape[1]} features, the model was fitted on {n_features}")
+    if not np.can_cast(sound.dtype, np.float32, "safe"):
+        warn_of_rounding(_canonical(sound, None) if sparse.issparse(sound) else sound, "X", stacklevel=2)
     return matrix
 
 

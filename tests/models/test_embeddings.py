@@ -1,6 +1,10 @@
 """What LEML and SLEEC promise beyond the contract of every model."""
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -165,3 +169,34 @@ def test_the_graph_search_finds_almost_what_the_exact_one_finds_and_the_same_eac
     graph = [SLEEC(search="hnsw", **params).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 1) for _ in range(2)]
     assert (graph[0].labels == exact).mean() > 0.9
     np.testing.assert_array_equal(graph[0].scores, graph[1].scores)
+
+
+FORKED = """
+import os
+import numpy as np
+import scipy.sparse as sp
+from unmissed import SLEEC
+
+rng = np.random.default_rng(0)
+X = sp.random(300, 30, density=0.3, random_state=0, format="csr", dtype=np.float32)
+model = SLEEC(n_components=6, n_learners=1, search="hnsw").fit(X, rng.random((300, 8)) < 0.3)
+before = model.rank(X, 3)
+child = os.fork()
+if not child:
+    after = model.rank(X, 3)
+    os._exit(0 if np.array_equal(before.labels, after.labels) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not HAS_FAISS, reason="faiss is not installed")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_ranks_with_the_graph_search_of_its_parent():
+    two = os.environ | {"OMP_NUM_THREADS": "2"}
+    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", FORKED], env=two, start_new_session=True)
+    try:
+        assert process.wait(120) == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

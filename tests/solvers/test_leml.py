@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from tests.solvers.problems import make_problem
 from unmissed.execution import Threads
+from unmissed.execution.blas import one_blas_thread
 from unmissed.solvers.leml import State, advance, begin, make_halves
 
 PENALTY = 0.7
@@ -28,7 +29,8 @@ def problem(seed: int = 0) -> tuple[Any, Any, Any, Any, Any]:
 
 def exact(X: Any, Y: Any, loss: str = "squared", **others: Any) -> Any:
     """Halves that are solved as far as float32 goes."""
-    settings: dict[str, Any] = {"penalty": PENALTY, "tol": 1e-6, "max_steps": 200, "newton": 30}
+    newton = {} if loss == "squared" and others.get("observed") is None else {"tol": 1e-6, "newton": 30}
+    settings: dict[str, Any] = {"penalty": PENALTY, "tol": 1e-12, "steps": 200} | newton
     return make_halves(X, Y, Threads(2), loss=loss, **settings | others)
 
 
@@ -115,7 +117,7 @@ def test_other_losses_reach_what_a_dense_minimiser_reaches(loss, masked):
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared-hinge"])
 def test_the_objective_recorded_is_that_of_the_dense_formula_and_never_rises(loss, masked):
     X, Y, observed, _, _ = problem(3)
-    halves = exact(X, Y, loss, observed=observed if masked else None, tol=1e-2, max_steps=10, newton=2)
+    halves = make_halves(X, Y, Threads(2), loss=loss, penalty=PENALTY, observed=observed if masked else None, steps=10)
     state = alternate(halves, begin(12, 9, RANK, 5), 8)
     scores = X.toarray() @ state.features @ state.labels.T
     mask = observed.toarray() if masked else 1.0
@@ -141,13 +143,60 @@ def test_a_half_that_raises_the_objective_is_left_out():
     X, Y, _, W, H = problem()
     halves = exact(X, Y)
     low = halves.objective(W, H, X @ W)
-    halves.solve_features = lambda features, labels: features * 100
+    halves.solve_features = lambda features, labels, gain: features * 100
     halves.solve_labels = lambda labels, embedded: labels * 100
-    state = advance(halves, State(W, H, (low + 1, low)), 0.0)
+    state = advance(halves, State(W, H, (low + 1, low, low, low)), 0.0)
     np.testing.assert_array_equal(state.features, W)
     np.testing.assert_array_equal(state.labels, H)
-    assert state.objectives == (low + 1, low, low, low)
+    assert state.objectives == (low + 1, low, low, low, low, low)
     assert state.done
+
+
+@one_blas_thread()
+def exact_alternations(X: Any, targets: Any, H: Any, penalty: float, times: int) -> float:
+    """The objective after so many alternations from H, each half solved in dense float64."""
+    gram, cross = X.T @ X, X.T @ targets
+    values, turn = np.linalg.eigh(gram)
+    for _ in range(times):
+        strength, of_labels = np.linalg.eigh(H.T @ H)
+        turned = (turn.T @ cross @ H @ of_labels) / (np.outer(values, strength) + penalty)
+        W = turn @ turned @ of_labels.T
+        H = np.linalg.solve(W.T @ gram @ W + penalty * np.eye(H.shape[1]), W.T @ cross).T
+    fit = -np.vdot(cross, W @ H.T) + 0.5 * np.vdot(W.T @ gram @ W, H.T @ H)
+    return float(0.5 * targets.sum() + fit + 0.5 * penalty * (np.vdot(W, W) + np.vdot(H, H)))
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_a_tiny_tolerance_ends_where_exact_alternation_ends(unbiased):
+    X, Y = make_problem(4, n_samples=400, n_features=120, n_labels=30)
+    inverse = 1 / np.linspace(0.2, 0.9, 30) if unbiased else None
+    penalty, state = 1.0, begin(120, 30, 20, 7)
+    targets = Y.toarray() * (1.0 if inverse is None else inverse)
+    least = exact_alternations(X.toarray().astype(float), targets, state.labels.astype(float), penalty, 2000)
+    halves = make_halves(X, Y, Threads(1), loss="squared", penalty=penalty, inverse_propensities=inverse)
+    while not state.done and state.n_alternations < 2000:
+        state = advance(halves, state, 1e-12)
+    further = exact_alternations(X.toarray().astype(float), targets, state.labels.astype(float), penalty, 20)
+    assert state.done
+    assert state.objectives[-1] == pytest.approx(further, rel=1e-5), "exact alternation has nothing left to gain"
+    assert state.objectives[-1] == pytest.approx(least, rel=1e-4), "both reach the same minimum"
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-5])
+def test_a_half_is_solved_until_little_of_its_decrease_remains(tol):
+    X, Y = make_problem(4, n_samples=400, n_features=120, n_labels=30)
+    halves = make_halves(X, Y, Threads(1), loss="squared", penalty=0.1)
+    best = make_halves(X, Y, Threads(1), loss="squared", penalty=0.1, tol=1e-12, steps=1000)
+    state = begin(120, 30, 20, 7)
+    while not state.done:
+        state = advance(halves, state, tol)
+    low = state.objectives[-1]
+    exact, rough = (
+        low - half.objective(W, state.labels, half.X.times(W))
+        for half in (best, halves)
+        for W in [half.solve_features(state.features, state.labels, state.least_gain)]
+    )
+    assert rough >= 0.8 * exact > 0
 
 
 @pytest.mark.parametrize("masked", [False, True])

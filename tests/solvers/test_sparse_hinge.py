@@ -1,5 +1,7 @@
 """The solver of PPD-Sparse reaches the optimum of a slow twin and says truthfully how near it is."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -71,6 +73,36 @@ def test_the_objective_is_that_of_a_slow_twin_and_the_gap_bounds_the_excess(fit_
         assert reached == pytest.approx(best, rel=1e-4), "within 0.01 % of the twin"
         assert reached - best <= shard.gap[label] * reached + 1e-7 * reached, "the gap bounds the excess"
         assert shard.gap[label] <= 1e-5
+
+
+def exact_objective(X, y, t, l1, loss):
+    """The objective of the weights t, bias last, with costs of 1, in rational numbers."""
+    point = [Fraction(float(v)) for v in t]
+    total = sum(v * v for v in point) / 2 + Fraction(l1) * sum(map(abs, point[:-1]))
+    for row, label in zip(extended(X, True), y, strict=True):
+        score = sum(Fraction(float(x)) * v for x, v in zip(row, point, strict=True) if x)
+        total += max(Fraction(0), 1 - (1 if label else -1) * score) ** (1 if loss == "hinge" else 2)
+    return total
+
+
+@pytest.mark.parametrize("fit_bias", [True, False])
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+def test_the_objective_is_true_and_the_gap_a_bound_for_features_of_any_scale(scale, loss, fit_bias):
+    X, Y = make_problem(0, n_samples=200, n_features=30, n_labels=4)
+    X = X * np.float32(scale)
+    shards = [
+        solve(SparseHinge(l1=0.2, loss=loss, prune=0.0, fit_bias=fit_bias, max_rounds=rounds), X, Y)
+        for rounds in (1, 100)
+    ]
+    for label in range(4):
+        y = Y[:, [label]].toarray().ravel() > 0
+        points = [np.append(dense_weights(shard, 30)[label], shard.bias[label]) for shard in shards]
+        true = [exact_objective(X, y, point, 0.2, loss) for point in points]
+        for shard, value in zip(shards, true, strict=True):
+            reported, gap = float(shard.objective[label]), float(shard.gap[label])
+            assert value * (1 - Fraction(1, 10**12)) <= reported <= value * (1 + Fraction(1, 10**7))
+            assert Fraction(reported) * (1 - Fraction(gap)) <= min(true), "no point is below the certified bound"
 
 
 @settings(max_examples=20, deadline=None)

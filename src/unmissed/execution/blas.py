@@ -14,12 +14,13 @@ _limits: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread from the first who enters until the last who leaves; threads may enter side by side."""
+    """Limit BLAS to one thread from the first thread that enters until the last one leaves, in any order."""
     global _inside, _limits
     with _lock:
         if not _inside:
             from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+            _take_control()
             _limits = threadpool_limits(1, user_api="blas")
         _inside += 1
     try:
@@ -28,4 +29,19 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
+                _take_control()
                 _limits.restore_original_limits()
+                _take_control()
+
+
+def _take_control() -> None:
+    """Let this thread set the limit of OpenBLAS.
+
+    OpenBLAS has one limit for all threads of a process. From version 3.8 on, threadpoolctl lets only the thread that
+    set it first change it and ignores all others without a word, even when the first one is done.
+    """
+    import threadpoolctl
+
+    controller = getattr(threadpoolctl, "OpenBLASController", None)
+    if hasattr(controller, "clear_controlling_thread"):
+        controller.clear_controlling_thread(force=True)

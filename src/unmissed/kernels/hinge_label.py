@@ -11,6 +11,13 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.kernels.columns import add_columns, catch_up, column_size, row_score, see_features
+from unmissed.kernels.hinge_certificate import (
+    ROUNDING,
+    catch_up_error,
+    dual_objective,
+    error_sums,
+    hinge_objective,
+)
 from unmissed.kernels.sparse_hinge import hinge_ascend, shrink
 
 _INSIDE = 1  # mark of negatives in the working set
@@ -22,7 +29,6 @@ _KEEP = 0.8  # features whose v comes to this share of the threshold take part i
 _MANY = 300_000  # entries of X that a pass reads without trying to leave some out
 _DRIFT = 0.1  # how much of the weights, by length, such a pass may leave out
 _BELOW = np.float32(1 - 2**-24)  # times a number, the next smaller one
-_ROUNDING = 1e-9  # more than float64 can lose in a sum over a row or a column
 
 
 @kernel()
@@ -246,29 +252,24 @@ def worst(rows, scores, mark, least, most):
 
 
 @kernel()
-def hinge_objective(negative, positive, bias, c_positive, c_negative, squared, threshold, weights):
-    """Return the primal objective given the scores of positives and of all negatives that can be violated."""
-    loss, missed, penalty = 0.0, 0.0, 0.5 * bias * bias
-    for at in range(negative.shape[0]):
-        r = max(0.0, 1.0 + negative[at] + bias)
-        loss += r * r if squared else r
-    for at in range(positive.shape[0]):
-        r = max(0.0, 1.0 - positive[at] - bias)
-        missed += r * r if squared else r
-    for at in range(weights.shape[0]):
-        weight = np.float64(weights[at])
-        penalty += 0.5 * weight * weight + threshold * abs(weight)
-    return penalty + c_negative * loss + c_positive * missed
-
-
-@kernel()
-def score_label(X, columns, lengths, positives, c_positive, c_negative, squared, use_bias, touched, high, buffers):
+def score_label(
+    X, columns, lengths, positives, c_positive, c_negative, squared, use_bias, touched, high, sizes, error, buffers
+):
     """Score positives and near negatives under the weights `dense` and find the best bias, not far above `high`.
 
-    Returns the near negatives, their scores, the scores of positives and the bias.
+    `error` bounds the rounding error of `raw` per unit of |x|. When it gets too large, `raw` is computed again from 0.
+    Returns the near negatives, their scores, the scores of positives, the bias and the new error.
     """
     indptr, indices, values = X
     raw, mark, dense, reference = buffers
+    longest, largest = sizes
+    error += catch_up_error(touched, dense, reference, longest)
+    if error * largest > ROUNDING:
+        raw[:] = 0
+        for at in range(touched.shape[0]):
+            reference[touched[at]] = 0
+        error = catch_up_error(touched, dense, reference, longest)
+    least = -1.0 - max(ROUNDING, error * largest)
     size = 0
     for at in range(touched.shape[0]):
         if dense[touched[at]] != reference[touched[at]]:
@@ -286,19 +287,32 @@ def score_label(X, columns, lengths, positives, c_positive, c_negative, squared,
         positive[at] = row_score(indptr, indices, values, positives[at], dense)
     step = 0.1
     while True:
-        rows, negative = near_margin(indptr, indices, values, lengths, mark, raw, dense, drift, -1.0 - high - _ROUNDING)
+        rows, negative = near_margin(indptr, indices, values, lengths, mark, raw, dense, drift, least - high)
         if use_bias == 0:
-            return rows, negative, positive, 0.0
+            return rows, negative, positive, 0.0, error
         bias, slope = best_bias(negative, positive, c_positive, c_negative, squared, high)
         if slope >= 0:
-            return rows, negative, positive, np.float64(np.float32(bias))
+            return rows, negative, positive, np.float64(np.float32(bias)), error
         high += step
         step *= 2
 
 
 @kernel()
 def solve_hinge_label(
-    X, lengths, use_bias, columns, positives, c_positive, c_negative, squared, threshold, tol, max_rounds, seed, buffers
+    X,
+    lengths,
+    sizes,
+    use_bias,
+    columns,
+    positives,
+    c_positive,
+    c_negative,
+    squared,
+    threshold,
+    tol,
+    max_rounds,
+    seed,
+    buffers,
 ):
     """Solve one label; return its features, weights, bias, objective, relative gap, epochs and rounds.
 
@@ -306,6 +320,7 @@ def solve_hinge_label(
     ----------
     X, columns : (indptr, indices, values) of the rows, (starts, rows, entries) of the columns
     lengths : |x| of the rows, rounded up
+    sizes : the most entries that a row has, and the largest of the lengths
     positives : rows that have the label
     squared : whether the hinge is squared
     threshold : lambda
@@ -330,6 +345,7 @@ def solve_hinge_label(
     share = min(mass / max(most, 1), np.float64(cap))
     high = -1.0 if use_bias != 0 else 0.0
     raw[:] = 0
+    error = 0.0
     objective, gap, bias, epochs, rounds = mass, np.inf, 0.0, 0, 0
     rough_rounds = _ROUGH_ROUNDS if column_size(columns[0], features[:n]) > _MANY else 0
     while True:
@@ -375,7 +391,7 @@ def solve_hinge_label(
             dense[touched[at]] = 0
         for at in range(n):
             dense[features[at]] = w[at]
-        near, negative, positive, bias = score_label(
+        near, negative, positive, bias, error = score_label(
             X,
             columns,
             lengths,
@@ -386,22 +402,16 @@ def solve_hinge_label(
             use_bias,
             touched[:n_touched],
             high,
+            sizes,
+            error,
             (raw, mark, dense, reference),
         )
         if use_bias != 0:
             high = bias + 0.02
-        objective = hinge_objective(negative, positive, bias, c_positive, c_negative, squared, threshold, w[:n])
-        sum_a, balance = 0.0, 0.0
-        for at in range(rows.shape[0]):
-            dual_variable = np.float64(a[at])
-            sum_a += dual_variable
-            if hs[at] > 0:  # h of float32 is too coarse to certify with
-                sum_a -= 0.25 * dual_variable * dual_variable / (c_positive if at < n_pos else c_negative)
-            balance += dual_variable * np.float64(signs[at])
-        dual = sum_a - half_square - 0.5 * use_bias * balance * balance
-        # what rounding can have done to the sums counts against the certificate
-        spread = _ROUNDING * (objective + sum_a + half_square)
-        gap = max(objective - dual + spread, 0.0) / max(objective, 1e-300)
+        errors = error_sums(lengths, near, positives, error)
+        objective = hinge_objective(negative, positive, bias, c_positive, c_negative, squared, threshold, w[:n], errors)
+        dual = dual_objective(rows, a, hs, n_pos, lengths, c_positive, c_negative, use_bias, half_square)
+        gap = max(objective * (1.0 + ROUNDING) - dual, 0.0) / max(objective, 1e-300)
         if gap <= tol or rounds >= max_rounds:
             break
         found = worst(near, negative, mark, -1.0 - bias, max(32, rows.shape[0]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,6 +101,8 @@ class HNSWSearch:
             if self._index is None:
                 self._index = self._build(faiss)
         wanted = faiss.SearchParametersHNSW(efSearch=max(self.while_searching, k))
+        if _Forked.with_faiss:
+            faiss.omp_set_num_threads(1)  # a setting of the calling thread
         found = self._index.search(np.ascontiguousarray(queries), k, params=wanted)[1]
         return np.asarray(found, np.int32)
 
@@ -123,6 +127,24 @@ def make_search(name: str, factor: Floats) -> Search:
     if name not in SEARCHES:
         raise InputError(f"unknown search {name!r}; known: {', '.join(SEARCHES)}")
     return SEARCHES[name](factor)
+
+
+class _Forked:
+    """Whether this process was forked from one that had loaded faiss.
+
+    The threads of OpenMP do not survive a fork, and GNU's OpenMP waits for them forever; one thread needs no others.
+    """
+
+    with_faiss = False
+
+    @classmethod
+    def note(cls) -> None:
+        """Note that faiss came with the fork."""
+        cls.with_faiss = cls.with_faiss or "faiss" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Forked.note)
 
 
 def _faiss() -> Any:

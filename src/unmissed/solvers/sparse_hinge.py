@@ -61,6 +61,7 @@ class PreparedSparseHinge(LabelByLabel):
         found = solve_hinge_label(
             design.rows,
             self._lengths,
+            (self.design.longest, float(self._lengths.max(initial=0))),
             design.use_bias,
             self.columns.arrays,
             positives,
