@@ -237,10 +237,10 @@ def test_a_scheduler_that_is_not_there_is_one_line():
 def listening():
     """Return the local addresses, as hexadecimal words, on which this process and its children listen."""
     ours = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if descends(int(process.name)):
-                ours |= {os.readlink(one) for one in (process / "fd").iterdir()}
+    for open_file in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # closed in the meantime
+            if descends(int(open_file.parts[2])):
+                ours.add(os.readlink(open_file))
     entries = [
         line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]
     ]
@@ -264,6 +264,8 @@ def page(cluster, name):
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 def test_a_local_cluster_listens_on_the_loopback_interface_only(cluster):
     found = listening()
+    scheduler = f"0100007F:{urlsplit(cluster._client.scheduler.address).port:04X}"
+    assert scheduler in found
     assert len(found) >= 3, "a scheduler and two workers"
     assert all(address.partition(":")[0].endswith("0100007F") for address in found)
 
