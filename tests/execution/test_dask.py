@@ -1,10 +1,16 @@
 """A real cluster of two processes does what threads do: same bytes, whoever is lost on the way."""
 
 import os
+import shutil
 import signal
+import subprocess
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -226,3 +232,95 @@ def test_what_is_no_cluster_is_refused(word, line):
 def test_a_scheduler_that_is_not_there_is_one_line():
     with pytest.raises(UnmissedError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"):
         Dask("tcp://127.0.0.1:9", patience=0.5)
+
+
+def listening():
+    """Return the local addresses, as hexadecimal words, on which this process and its children listen."""
+    ours = set()
+    for open_file in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # closed in the meantime
+            if descends(int(open_file.parts[2])):
+                ours.add(os.readlink(open_file))
+    entries = [
+        line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]
+    ]
+    return [entry[1] for entry in entries if entry[3] == "0A" and f"socket:[{entry[9]}]" in ours]
+
+
+def descends(process):
+    while process > 1 and process != os.getpid():
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return process == os.getpid()
+
+
+def page(cluster, name):
+    """Return the status with which the scheduler's HTTP server answers."""
+    port = urlsplit(cluster._client.dashboard_link).port
+    with suppress(HTTPError):
+        return urlopen(f"http://127.0.0.1:{port}/{name}", timeout=20).status
+    return 404
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
+def test_a_local_cluster_listens_on_the_loopback_interface_only(cluster):
+    found = listening()
+    scheduler = f"0100007F:{urlsplit(cluster._client.scheduler.address).port:04X}"
+    assert scheduler in found
+    assert len(found) >= 3, "a scheduler and two workers"
+    assert all(address.partition(":")[0].endswith("0100007F") for address in found)
+
+
+def test_a_local_cluster_has_a_dashboard_only_where_one_is_asked_for(cluster):
+    assert page(cluster, "health") == 404
+    with Dask("local:1", dashboard="127.0.0.1:0") as shown:
+        assert page(shown, "health") == 200
+    with pytest.raises(InputError, match="local:N"):
+        Dask("tcp://127.0.0.1:9", dashboard=":8787", patience=0.5)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A CA, and a certificate of it for this machine: --tls-ca-file, --tls-cert and --tls-key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make certificates")
+    place = tmp_path_factory.mktemp("tls")
+    new = "openssl req -newkey rsa:2048 -nodes -days 2"
+    for line in (
+        f"{new} -x509 -subj /CN=ca -keyout ca.key -out ca.pem",
+        f"{new} -subj /CN=localhost -keyout own.key -out own.csr",
+        "openssl x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out own.pem",
+    ):
+        subprocess.run(line.split(), cwd=place, check=True, capture_output=True)
+    return {"tls-ca-file": place / "ca.pem", "tls-cert": place / "own.pem", "tls-key": place / "own.key"}
+
+
+def test_a_scheduler_with_tls_trains_only_for_who_has_a_certificate(certificates, store, tmp_path, capsys):
+    words = [word for name, path in certificates.items() for word in (f"--{name}", path)]
+    security = module.tls_security(*map(str, certificates.values()))
+    with Dask("local:1", security=security) as local:
+        address = local._client.scheduler_info()["address"]
+        assert address.startswith("tls://")
+        with pytest.raises(UnmissedError, match="no scheduler answers at tls"):
+            Dask(address, patience=2)
+        with pytest.raises(UnmissedError, match="no scheduler answers at tcp"):
+            Dask(address.replace("tls", "tcp"), patience=2)
+        common = ["train", "pw-dismec", store, "--block-size", 16, "--no-check"]
+        said(capsys, *common, "--run", tmp_path / "many", "--cluster", address, *words)
+    said(capsys, *common, "--run", tmp_path / "one")
+    assert tree_bytes(tmp_path / "many") == tree_bytes(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--tls-cert", "x.pem"], "--tls-cert goes with --cluster"),
+        (["--cluster", "tls://127.0.0.1:9", "--tls-cert", "x.pem"], "missing: --tls-ca-file, --tls-key"),
+        (
+            ["--cluster", "tls://127.0.0.1:9", "--tls-cert", "x.pem", "--tls-key", "x.pem", "--tls-ca-file", "x.pem"],
+            "x.pem: no such file",
+        ),
+        (["--dashboard", ":8787"], "--dashboard goes with --cluster"),
+    ],
+)
+def test_options_of_a_cluster_that_do_not_go_together_are_refused(words, line, store, tmp_path, capsys):
+    assert line in refused(capsys, "train", "dismec", store, "--run", tmp_path / "run", *words)

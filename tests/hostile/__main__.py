@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 
-from tests.hostile import files, folders, kills
+from tests.hostile import files, folders, forged_runs, kills, parquet_files, row_ids
 from tests.hostile.campaign import run_format
 
 FEWER = {"flips of a store": 20, "flips of runs": 20, "kills": 100}  # they take longer and need fewer
 FEWER |= {kind.name: 500 for kind in kills.FORMATS}
-FORMATS = {kind.name: kind for kind in (*files.FORMATS, *folders.FORMATS, *kills.FORMATS)}
+MODULES = (files, parquet_files, row_ids, folders, forged_runs, kills)  # each has its FORMATS
+FORMATS = {kind.name: kind for module in MODULES for kind in module.FORMATS}
 
 
 def main() -> int:
@@ -32,10 +34,13 @@ def main() -> int:
         report = run_format(FORMATS[name], n_cases, words.seed, words.first)
         n_faults += len(report.faults)
         sys.stdout.write(report.line(name) + "\n")
+        for line in report.group_lines():
+            sys.stdout.write(f"  {line}\n")
         seen: Counter[str] = Counter()
         for fault in report.faults:
-            seen[fault.what[:160]] += 1
-            if seen[fault.what[:160]] <= 2:
+            alike = re.sub(r"got .*|[0-9]+|\(.*", "", fault.what)[:160]
+            seen[alike] += 1
+            if seen[alike] <= 2:
                 sys.stdout.write(f"  case {fault.case}: {fault.what}\n")
         sys.stdout.flush()
     return 1 if n_faults else 0

@@ -27,11 +27,18 @@ from unmissed.errors import UnmissedError
 BATCH = 200  # cases in a child
 PATIENCE = 60.0  # seconds after which a case hangs
 MEMORY = 3 << 30  # bytes a child may ask for beyond what it began with
-ACCEPTED, REFUSED = "accepted", "refused"
+ACCEPTED, REFUSED, FAULT = "accepted", "refused", "fault"
 
 
-class DifferenceError(Exception):
+class ViolationError(Exception):
+    """The program's answer breaks its contract; the message says how."""
+
+
+class DifferenceError(ViolationError):
     """Verified, and yet not what was written."""
+
+    def __str__(self) -> str:
+        return f"silent difference: {super().__str__()}"
 
 
 @dataclass(frozen=True)
@@ -39,13 +46,16 @@ class Format:
     """A kind of input: how a case is made in a fresh folder, and how the program is made to use it.
 
     `spoil(rng, seeds, folder)` leaves a case in `folder` and returns what `use` is called with; what `use` raises
-    beyond the program's own errors is a fault.
+    beyond the program's own errors is a fault. Where cases are counted in groups, `group(rng, seeds)` names a case's
+    group from the first draws of its generator. `memory` is what a child may allocate beyond what it began with.
     """
 
     name: str
     prepare: Callable[[Path], object]
     spoil: Callable[[np.random.Generator, object, Path], object]
     use: Callable[[object, object], object]
+    group: Callable[[np.random.Generator, object], str] | None = None
+    memory: int = MEMORY
 
 
 class Fault(NamedTuple):
@@ -61,6 +71,7 @@ class Report:
     """How many cases ended how, and every fault."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    groups: dict[str, Counter[str]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -71,6 +82,24 @@ class Report:
             f"{name}: {sum(self.counts.values()):,} cases, {self.counts[ACCEPTED]:,} accepted, "
             f"{self.counts[REFUSED]:,} refused, {told} ({self.seconds:.0f} s)"
         )
+
+    def group_lines(self) -> list[str]:
+        """Return a line per group of cases."""
+        return [
+            f"{group}: {sum(counts.values()):,} cases, {counts[ACCEPTED]:,} accepted, {counts[REFUSED]:,} refused, "
+            f"{counts[FAULT]:,} faults"
+            for group, counts in sorted(self.groups.items())
+        ]
+
+    def add(self, kind: Format, seeds: object, seed: int, case: int, outcome: str) -> None:
+        """Count how a case ended."""
+        ended = outcome if outcome in (ACCEPTED, REFUSED) else FAULT
+        self.counts[ended] += 1
+        group = "" if kind.group is None else kind.group(np.random.default_rng([seed, case]), seeds)
+        if group:
+            self.groups.setdefault(group, Counter())[ended] += 1
+        if ended == FAULT:
+            self.faults.append(Fault(kind.name, case, f"{outcome} ({group})" if group else outcome))
 
 
 def run_format(kind: Format, n_cases: int, seed: int, first: int = 0, patience: float = PATIENCE) -> Report:
@@ -98,8 +127,8 @@ def try_case(kind: Format, seeds: object, place: Path, seed: int, case: int) -> 
         except UnmissedError as error:
             return REFUSED if "\n" not in str(error) else f"two lines: {error!r}"
         return ACCEPTED
-    except DifferenceError as error:
-        return f"silent difference: {error}"
+    except ViolationError as error:
+        return str(error)
     except MemoryError:
         return f"hungry: {_where()}"
     except BaseException as error:
@@ -137,10 +166,7 @@ def _batch(
     os.close(writer)
     ended = None
     for line in _lines(reader, patience):
-        outcome = line.partition(" ")[2]
-        report.counts[outcome if outcome in (ACCEPTED, REFUSED) else "fault"] += 1
-        if outcome not in (ACCEPTED, REFUSED):
-            report.faults.append(Fault(kind.name, case, outcome))
+        report.add(kind, seeds, seed, case, line.partition(" ")[2])
         case += 1
     os.close(reader)
     if case < end:  # it did not get to the end
@@ -154,8 +180,7 @@ def _batch(
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             ended = f"hang: more than {patience:g} s"
-        report.counts["fault"] += 1
-        report.faults.append(Fault(kind.name, case, ended))
+        report.add(kind, seeds, seed, case, ended)
         shutil.rmtree(place / f"case-{case}", ignore_errors=True)
         case += 1
     else:
@@ -171,7 +196,7 @@ def _work(kind: Format, seeds: object, place: Path, seed: int, cases: range, wri
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + kind.memory, used + kind.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for case in cases:
         outcome = try_case(kind, seeds, place, seed, case)

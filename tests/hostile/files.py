@@ -1,4 +1,4 @@
-"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, CSV, Parquet."""
+"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, CSV."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-from pyarrow import parquet
 from scipy import sparse
 
 from tests.hostile.campaign import Format
@@ -258,20 +256,7 @@ def spoil_tables(rng: Rng, seeds: bytes, folder: Path) -> Path:
     return path
 
 
-def prepare_parquet(place: Path) -> bytes:
-    stream = io.BytesIO()
-    documents = {"text": ["one two", "three", "äöü"] * 20, "labels": [["a"], ["b", "c"], []] * 20}
-    parquet.write_table(pyarrow.table(documents), stream)
-    return stream.getvalue()
-
-
-def spoil_parquet(rng: Rng, seeds: bytes, folder: Path) -> Path:
-    (folder / "a.parquet").write_bytes(spoil_bytes(rng, seeds))
-    return folder / "a.parquet"
-
-
 FORMATS = (
-    Format("parquet", prepare_parquet, spoil_parquet, use_lines),
     Format("tables", prepare_tables, spoil_tables, use_lines),
     Format("npz", prepare_npz, spoil_pair, use_pair),
     Format("matrices", prepare_npz, spoil_memory, use_memory),

@@ -5,7 +5,8 @@ the options of that group: each is defined once, here.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +17,10 @@ from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.data import Columns, TextFeatures
+    from unmissed.execution import Executor
 
 READING = "How files are read"
+MANY = "Many machines"
 TERMS = "From text to features"
 _FLAGS = {"smooth": "--smooth-idf"}  # options whose names are not those of TextFeatures
 
@@ -93,6 +96,48 @@ class ReadingOptions:
     def words(self) -> dict[str, Any]:
         """Return what `load` and its neighbours take: columns, header and one_based."""
         return {"columns": self.columns, "header": not self.no_header, "one_based": self.one_based}
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """A Dask cluster, and how it is connected to; the options for TLS are those of `dask scheduler`."""
+
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="A Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:N; DATA is a store.", rich_help_panel=MANY
+        ),
+    ] = None
+    dashboard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="With local:N, show Dask's dashboard at this address.", rich_help_panel=MANY
+        ),
+    ] = None
+    tls_ca_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TLS: the CA's certificates, PEM.", rich_help_panel=MANY)
+    ] = None
+    tls_cert: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TLS: the certificate of this client, PEM.", rich_help_panel=MANY)
+    ] = None
+    tls_key: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TLS: the private key of this client, PEM.", rich_help_panel=MANY)
+    ] = None
+
+    @contextmanager
+    def executor(self) -> "Iterator[Executor | None]":
+        """Give the executor of the cluster, or None if there is none; it is closed in the end."""
+        if self.cluster is None:
+            if given_words(self):
+                raise InputError(f"{given_words(self)[0]} goes with --cluster")
+            yield None
+            return
+        from unmissed.execution import Dask
+        from unmissed.execution.dask import tls_security
+
+        security = tls_security(self.tls_ca_file, self.tls_cert, self.tls_key)
+        with Dask(self.cluster, dashboard=self.dashboard, security=security) as dask:
+            yield dask
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Jobs, ReadingOptions, with_groups
+from unmissed.cli.options import ClusterOptions, Jobs, ReadingOptions, with_groups
 from unmissed.cli.starting import defer_unused
-from unmissed.cli.train import RunPath, cluster_executor
+from unmissed.cli.train import RunPath
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def predict(
     run: RunPath,
     reading: ReadingOptions,
+    cluster: ClusterOptions,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -54,9 +55,6 @@ def predict(
         ),
     ] = False,
     jobs: Jobs = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store, with --out.")
-    ] = None,
     json: show.JsonOption = False,
 ) -> None:
     """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
@@ -89,8 +87,8 @@ def predict(
     opened.model.with_jobs(jobs)
     rows: Any = [text]
     ids: list[str] = []
-    kept = show.stoppable(lambda: _kept(files, cluster is not None))
-    with kept, show.progress_bar("ranking") as progress, cluster_executor(cluster) as executor:
+    kept = show.stoppable(lambda: _kept(files, cluster.cluster is not None))
+    with kept, show.progress_bar("ranking") as progress, cluster.executor() as executor:
         if executor is None:
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,18 +10,17 @@ import typer
 from unmissed.cli import show
 from unmissed.cli.data import FORMS
 from unmissed.cli.methods import Methods, flag_of
-from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, with_groups
+from unmissed.cli.options import MANY, ClusterOptions, Jobs, ReadingOptions, TextOptions, with_groups
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from unmissed.data import Dataset
-    from unmissed.execution import Executor, Share, Unfinished
+    from unmissed.execution import Share, Unfinished
     from unmissed.models import Model
     from unmissed.runs import Run
 
-MANY = "Many machines"
 Data = Annotated[
     str,
     typer.Argument(metavar="DATA", help=f"Rows with labels: {FORMS}."),
@@ -42,6 +40,7 @@ def train_method(
     data: Data,
     reading: ReadingOptions,
     text: TextOptions,
+    cluster: ClusterOptions,
     run: Annotated[
         Path | None, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun. Needed.")
     ] = None,
@@ -49,10 +48,6 @@ def train_method(
         bool,
         typer.Option("--check/--no-check", help="First check on held-out rows whether the plain method is better."),
     ] = True,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="A Dask cluster: tcp://HOST:PORT or local:N; DATA is a store.", rich_help_panel=MANY),
-    ] = None,
     share: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Train every N-th task, from the I-th on, and stop.", rich_help_panel=MANY),
@@ -98,7 +93,7 @@ def train_method(
             if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
                 _warn_of_loss(model, dataset)
             bar = show.progress_bar(f"training {model.unit}")
-            with bar as progress, cluster_executor(cluster) as executor:
+            with bar as progress, cluster.executor() as executor:
                 trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
     except Unfinished as error:
         _tell_unfinished(run, error, json, all_own=not finish and not error.own)
@@ -202,18 +197,6 @@ def load_rows(run: "Run", data: str, reading: ReadingOptions) -> "Dataset":
 
     with show.progress_bar("reading") as progress:
         return load(data, text=run.text, progress=progress, **reading.words())
-
-
-@contextmanager
-def cluster_executor(cluster: str | None) -> "Iterator[Executor | None]":
-    """Give the executor of a cluster, or none; it is left in the end."""
-    if cluster is None:
-        yield None
-        return
-    from unmissed.execution import Dask
-
-    with Dask(cluster) as dask:
-        yield dask
 
 
 def _share(share: str | None, time: str | None, finish: bool) -> "Share":

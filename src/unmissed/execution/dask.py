@@ -22,6 +22,7 @@ from unmissed.errors import InputError, UnmissedError
 from unmissed.execution.pieces import Piece
 from unmissed.execution.threads import count_jobs
 from unmissed.execution.work import Placed, Shared, Task
+from unmissed.files import open_regular
 
 _AHEAD = 3  # tasks per thread of the cluster that are sent ahead of their turn
 _REFRESH = 2.0  # seconds after which the workers are counted again
@@ -38,18 +39,24 @@ class Dask:
 
     Parameters
     ----------
-    cluster : a `distributed.Client`, the address of a scheduler such as "tcp://host:8786", or "local:2" for two worker
-        processes on this machine
+    cluster : a `distributed.Client`, the address of a scheduler such as "tls://host:8786", or "local:2" for two worker
+        processes on this machine, which listen on the loopback interface only
+    dashboard : the address of Dask's dashboard of a local cluster, such as "localhost:8787"; none by default
+    security : a `distributed.Security`, with the certificates to connect with; Dask's configuration by default
     patience : seconds to wait for the scheduler and its first worker
     """
 
     elsewhere = True
 
-    def __init__(self, cluster: Any, *, patience: float = _PATIENCE) -> None:
-        self._patience = patience
+    def __init__(
+        self, cluster: Any, *, dashboard: str | None = None, security: Any = None, patience: float = _PATIENCE
+    ) -> None:
+        self._patience, self._security = patience, security
         self._counted = (float("-inf"), 1)
         self._own: list[Any] = []  # what `close` closes, in this order
-        self._client = self._connect(cluster) if isinstance(cluster, str) else cluster
+        if dashboard is not None and not str(cluster).startswith("local:"):
+            raise InputError("a dashboard is that of a local cluster, local:N; a scheduler elsewhere has its own")
+        self._client = self._connect(cluster, dashboard) if isinstance(cluster, str) else cluster
         if not hasattr(self._client, "submit"):
             raise InputError(f"a cluster is a distributed.Client, an address or local:N; got {cluster!r}")
 
@@ -122,31 +129,70 @@ class Dask:
             if complaint is not None:
                 raise InputError(str(complaint))
 
-    def _connect(self, cluster: str) -> Any:
+    def _connect(self, cluster: str, dashboard: str | None) -> Any:
         distributed = _distributed()
         word, _, number = cluster.partition(":")
         if word == "local":
             if not number.isdecimal() or int(number) < 1:
                 raise InputError(f"local:N is a number of worker processes, at least 1; got {cluster!r}")
-            n_threads = max(count_jobs(None) // int(number), 1)
-            local = distributed.LocalCluster(
-                n_workers=int(number),
-                threads_per_worker=n_threads,
-                processes=True,
-                memory_limit=0,  # mapped files count as memory and would have workers stopped that need little
-                dashboard_address=":0",  # any free port
-            )
+            local = _local_cluster(int(number), dashboard, self._security)
             client = distributed.Client(local)
             self._own += [client, local]
             return client
         if "://" not in cluster:
-            raise InputError(f"{cluster!r} is no cluster; expected tcp://HOST:PORT or local:N")
+            raise InputError(f"{cluster!r} is no cluster; expected tcp://HOST:PORT, tls://HOST:PORT or local:N")
         try:
-            client = distributed.Client(cluster, timeout=self._patience)
-        except (OSError, ValueError) as error:
+            client = distributed.Client(cluster, timeout=self._patience, security=self._security)
+        except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without a certificate
             raise UnmissedError(f"no scheduler answers at {cluster}: {error}") from error
         self._own.append(client)
         return client
+
+
+def tls_security(ca_file: str | None, cert: str | None, key: str | None) -> Any:
+    """Return the `distributed.Security` of a CA's certificates, a certificate and its key, or None without any.
+
+    All that is sent is encrypted then, and whoever has no certificate of the CA is turned away.
+    """
+    files = {"ca_file": ca_file, "cert": cert, "key": key}
+    if not any(files.values()):
+        return None
+    missing = [f"--tls-{name.replace('_', '-')}" for name, value in files.items() if not value]
+    if missing:
+        raise InputError(f"TLS takes --tls-ca-file, --tls-cert and --tls-key together; missing: {', '.join(missing)}")
+    for path in files.values():
+        with open_regular(str(path)):
+            pass
+    pairs = {
+        f"tls_{role}_{name}": files[name] for role in ("client", "scheduler", "worker") for name in ("cert", "key")
+    }
+    return _distributed().Security(tls_ca_file=ca_file, require_encryption=True, **pairs)
+
+
+def _local_cluster(n_workers: int, dashboard: str | None, security: Any) -> Any:
+    """Start a cluster on this machine that listens on the loopback interface only.
+
+    Whoever can connect to a scheduler can run code. Dask's HTTP servers cannot be turned off; without a dashboard they
+    have no pages.
+    """
+    import dask
+
+    loopback = "127.0.0.1:0"  # any free port
+    pages: dict[str, list[str]] = (
+        {} if dashboard else {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    )
+    with dask.config.set(pages):
+        return _distributed().LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=max(count_jobs(None) // n_workers, 1),
+            processes=True,
+            host="127.0.0.1",
+            memory_limit=0,  # mapped files count as memory and would have workers stopped that need little
+            dashboard_address=dashboard or loopback,
+            worker_dashboard_address=loopback,
+            scheduler_kwargs={"dashboard": bool(dashboard)},
+            security=security,
+        )
 
 
 @dataclass(frozen=True)
