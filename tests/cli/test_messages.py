@@ -63,4 +63,4 @@ def test_one_label_is_singular(tmp_path, capsys):
 def test_two_rows_are_too_few_for_propensities(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,labels\ncod fish,fish\nthe court,law\n")
     line = refused(capsys, *train_words(tmp_path / "a.csv", tmp_path))
-    assert "2 training rows are too few for the jain propensity model, which needs 3; add rows" in line
+    assert "2 samples are too few for the jain propensity model, which needs 3; add rows" in line

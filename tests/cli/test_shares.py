@@ -59,7 +59,7 @@ def test_times_have_units():
         (["--share", "3"], "--share is I/N"),
         (["--share", "4/3"], "a share is one of 1/3 to 3/3"),
         (["--finish", "--share", "1/2"], "--finish trains nothing"),
-        (["--cluster", "somewhere"], "expected tcp://HOST:PORT or local:N"),
+        (["--cluster", "somewhere"], "expected tcp://HOST:PORT, tls://HOST:PORT or local:N"),
     ],
 )
 def test_nonsense_is_one_line(more, line, store, tmp_path, capsys):

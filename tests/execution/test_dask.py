@@ -73,7 +73,7 @@ def test_a_training_over_a_cluster_leaves_the_bytes_of_one_thread(cluster, store
 def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
     cluster, store, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("unmissed.execution.Dask", lambda address: nullcontext(cluster))
+    monkeypatch.setattr("unmissed.execution.Dask", lambda address, **_: nullcontext(cluster))
     words = ["--block-size", 8, "--cluster", "tcp://host:8786"]
     assert "60 labels trained" in said(capsys, "train", "dismec", store, "--run", tmp_path / "run", *words)
     texts = write_texts(tmp_path / "train.jsonl")
@@ -83,7 +83,7 @@ def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
 
 
 def test_a_cluster_ranks_a_store_as_one_process_does(cluster, store, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("unmissed.execution.Dask", lambda address: nullcontext(cluster))
+    monkeypatch.setattr("unmissed.execution.Dask", lambda address, **_: nullcontext(cluster))
     monkeypatch.setattr("unmissed.runs.parts.PART", 128)
     train("dismec", open_store(store), tmp_path / "run", PARAMS)
     words = ["--cluster", "local:2", "--top", 3]

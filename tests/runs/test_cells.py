@@ -57,7 +57,7 @@ def test_every_cell_comes_back_and_none_begins_like_a_formula(cell):
 def case(tmp_path_factory):
     """Documents whose ids and labels begin like formulas, a run of these labels, and the right ranking."""
     folder = tmp_path_factory.mktemp("cells")
-    lines = [{"id": name, "text": f"word {row}", "labels": [name]} for row, name in enumerate(NAMES)]
+    lines = [{"id": name, "text": f"word{row}", "labels": [name]} for row, name in enumerate(NAMES)]
     (folder / "test.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     run = train(Popularity(), load(folder / "test.jsonl"), folder / "run")
     labels = np.array([[run.label_names.index(name)] for name in NAMES])

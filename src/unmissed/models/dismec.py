@@ -75,7 +75,11 @@ class DiSMEC(OneVsRest):
 
     def _scaled(self, costs: Costs) -> Costs:
         """Multiply costs by C."""
-        return Costs(*(float(self.C) * part for part in costs))
+        with np.errstate(over="ignore"):
+            scaled = Costs(*(float(self.C) * part for part in costs))
+        if not all(np.isfinite(part).all() for part in scaled):
+            raise InputError(f"C = {self.C:g} times the largest cost of a label is beyond float64; choose a smaller C")
+        return scaled
 
 
 class PWDiSMEC(DiSMEC):

@@ -59,7 +59,7 @@ class Jain:
         counts = _checked_counts(label_counts, n_samples)
         if n_samples < 3:
             raise InputError(
-                f"{n_samples} training row{'s are' if n_samples != 1 else ' is'} too few for the jain propensity "
+                f"{n_samples} sample{'s are' if n_samples != 1 else ' is'} too few for the jain propensity "
                 "model, which needs 3; add rows, or name another propensity (--propensity constant:0.5)"
             )
         with np.errstate(over="ignore"):

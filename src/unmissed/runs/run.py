@@ -137,7 +137,9 @@ class Run:
         raise InputError(f"{self._path}: updates replace the run faster than it can be opened; try again")
 
     def _was_replaced(self) -> bool:
-        return _identity_of(standing(self._path)) != self._identity
+        """Tell whether another folder has the run's name, or the run waits under another one between two renames."""
+        now = standing(self._path)
+        return now != self.folder.path or _identity_of(now) != self._identity
 
     @cached_property
     def model(self) -> Model:
