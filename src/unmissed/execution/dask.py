@@ -178,7 +178,9 @@ def _local_cluster(n_workers: int, dashboard: str | None, security: Any) -> Any:
     import dask
 
     loopback = "127.0.0.1:0"  # any free port
-    pages = {} if dashboard else {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    pages: dict[str, list[str]] = (
+        {} if dashboard else {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    )
     with dask.config.set(pages):
         return _distributed().LocalCluster(
             n_workers=n_workers,
