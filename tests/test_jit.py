@@ -1,11 +1,13 @@
 """The kernel decorator: where compiled code is kept, when it is used again, and that nothing depends on it."""
 
+import ctypes
 import os
 import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numba
@@ -16,6 +18,7 @@ import unmissed
 from unmissed import _jit
 
 ROOT = Path(unmissed.__file__).parent
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs rights of files that bind root, too")
 
 COUNT = """
 import sys
@@ -31,19 +34,32 @@ print(cache_folder(), sum(stats.cache_hits.values()), sum(stats.cache_misses.val
 """
 
 
-def counted(cache_dir, **environment):
-    """Count features in a process of its own; returns the cache's folder, and how often it answered and did not."""
+def counted(cache_dir, *, prefix=(), powerless=False, said=None, **environment):
+    """Count features in a process of its own; returns the cache's folder, and how often it answered and did not.
+
+    `said` is what a warning has to say once; without it there may be none. `powerless` binds root, too, to the rights
+    of files.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     done = subprocess.run(
-        [sys.executable, "-c", COUNT],
+        [*prefix, sys.executable, "-c", COUNT],
         env={**inherited, "UNMISSED_CACHE_DIR": str(cache_dir), **environment},
+        preexec_fn=_drop_override if powerless else None,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RuntimeWarning") == (said is not None), done.stderr
+    assert said is None or said in done.stderr
     folder, hits, misses = done.stdout.rsplit(maxsplit=2)
     return folder, int(hits), int(misses)
+
+
+def _drop_override():
+    """Have the next program start without the capability to override the rights of files; others never had it."""
+    drop_from_bounding_set, dac_override = 24, 1
+    ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_override, 0, 0, 0)
 
 
 @pytest.fixture
@@ -113,7 +129,85 @@ def test_a_second_process_loads_what_the_first_one_compiled(tmp_path):
 def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    assert counted(file / "below") == ("None", 0, 1), "compiled, and kept nowhere"
+    told = f"no folder for compiled kernels: [Errno 20] Not a directory: '{file}/below'; kernels are compiled each time"
+    assert counted(file / "below", said=told) == ("None", 0, 1), "compiled, and kept nowhere"
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have their own places")
+def test_without_a_home_one_warning_says_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    homeless = {"HOME": str(tmp_path / "file" / "home"), "XDG_CACHE_HOME": ""}
+    assert counted("", said="Set UNMISSED_CACHE_DIR", **homeless) == ("None", 0, 1)
+
+
+def contents(folder):
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in Path(folder).rglob("*") if path.is_file()}
+
+
+@contextmanager
+def read_only(folder):
+    """Take the right to write; give it back in the end, or nobody could clean up."""
+    entries = (folder, *folder.rglob("*"))
+    for place in entries:
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    yield
+    for place in entries:
+        place.chmod(0o755)
+
+
+@linux
+def test_a_read_only_cache_is_used_and_stays_as_it_is(tmp_path):
+    folder, *_ = counted(tmp_path)
+    with read_only(tmp_path):
+        before = contents(tmp_path)
+        assert counted(tmp_path, powerless=True) == (folder, 1, 0), "loaded, without a word"
+        assert contents(tmp_path) == before
+
+
+@linux
+def test_what_a_read_only_cache_does_not_hold_is_compiled_and_one_warning_says_so(tmp_path):
+    folder, *_ = counted(tmp_path)
+    for file in Path(folder).rglob("*.nbc"):
+        file.write_bytes(rot(file.read_bytes()))
+    with read_only(tmp_path):
+        before = contents(tmp_path)
+        assert counted(tmp_path, powerless=True, said="`unmissed compile`") == (folder, 0, 1)
+        assert contents(tmp_path) == before
+
+
+@linux
+def test_a_place_where_no_cache_can_be_made_is_told_once(tmp_path):
+    with read_only(tmp_path):
+        assert counted(tmp_path, powerless=True, said="no folder for compiled kernels")[0] == "None"
+
+
+def test_a_cache_on_a_file_system_that_is_mounted_read_only_is_used(tmp_path):
+    mounted = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"']
+    prefix = [*mounted, str(tmp_path)]
+    probe = shutil.which("unshare") and subprocess.run([*prefix, "touch", str(tmp_path / "x")], capture_output=True)
+    if not probe or b"Read-only file system" not in probe.stderr:
+        pytest.skip("needs the right to mount")
+    folder, *_ = counted(tmp_path / "cache")
+    assert counted(tmp_path / "cache", prefix=prefix) == (folder, 1, 0)
+
+
+def test_sources_that_only_changed_their_time_load_what_was_compiled(tmp_path):
+    """Layers of an image keep whole seconds only."""
+    package = tmp_path / "unmissed"
+    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {"PYTHONPATH": str(tmp_path)}
+    folder, hits, misses = counted(tmp_path / "cache", **environment)
+    assert (hits, misses) == (0, 1)
+    os.utime(package / "kernels" / "arrange.py", (1, 1))
+    assert counted(tmp_path / "cache", **environment) == (folder, 1, 0)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs a folder of root")
+def test_a_cache_of_root_is_trusted_by_others_as_the_interpreter_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path))
+    folder = _jit.cache_folder.__wrapped__()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert _jit.cache_folder.__wrapped__() == folder
 
 
 def rot(raw):
@@ -137,7 +231,7 @@ def test_files_in_the_way_of_the_cache_are_no_error(tmp_path):
     for file in list(Path(folder).rglob("*.nb?")):
         file.unlink()
         file.mkdir()
-    assert counted(tmp_path) == (folder, 0, 1)
+    assert counted(tmp_path, said="cannot be kept") == (folder, 0, 1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs owners and rights")

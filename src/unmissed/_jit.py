@@ -57,7 +57,10 @@ def source_digest() -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Return the folder for this version's machine code, or None where nothing can be written or nobody be trusted."""
+    """Return the folder of this version's machine code, or None, with a warning, if there is none that can be used.
+
+    A folder that holds code is used although it cannot be written, as one that came with an image.
+    """
     try:
         folder = cache_home().absolute() / "kernels" / source_digest()
         for place in reversed((folder, *folder.parents)):
@@ -65,17 +68,24 @@ def cache_folder() -> Path | None:
                 place.mkdir(mode=0o700, exist_ok=True)
         stranger = _stranger(folder.resolve())
         if stranger is not None:
-            warnings.warn(
-                f"{stranger}: not yours alone, and code in it would be run; kernels are compiled each time. "
+            _warn_of_no_cache(
+                f"{stranger}: not yours alone, and code in it would be run",
                 "Set UNMISSED_CACHE_DIR to a folder of your own, or take from others the right to write (chmod go-w).",
-                RuntimeWarning,
-                stacklevel=2,
             )
             return None
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except (OSError, RuntimeError):  # RuntimeError: no home folder at all
+        if not any(folder.iterdir()):
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        return folder
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder at all
+        _warn_of_no_cache(
+            f"no folder for compiled kernels: {error}", "Set UNMISSED_CACHE_DIR to a folder that you can write to."
+        )
         return None
+
+
+def _warn_of_no_cache(why: str, what_to_do: str) -> None:
+    warnings.warn(f"{why}; kernels are compiled each time. {what_to_do}", RuntimeWarning, stacklevel=3)
 
 
 def _stranger(folder: Path) -> Path | None:
@@ -85,9 +95,10 @@ def _stranger(folder: Path) -> Path | None:
     for depth, place in enumerate((folder, *folder.parents)):
         facts = place.stat()
         inside = depth < 3  # the digest's folder, `kernels` and the folder that holds them: nobody else's
-        owners = (os.geteuid(),) if inside else (os.geteuid(), 0)
         others = stat.S_IWOTH if facts.st_gid in (os.getegid(), 0) and not inside else stat.S_IWOTH | stat.S_IWGRP
-        if facts.st_uid not in owners or (facts.st_mode & others and (inside or not facts.st_mode & stat.S_ISVTX)):
+        if facts.st_uid not in (os.geteuid(), 0) or (
+            facts.st_mode & others and (inside or not facts.st_mode & stat.S_ISVTX)
+        ):
             return place
     return None
 
@@ -128,6 +139,14 @@ def _replace_deferred(names: dict[str, Any]) -> None:
     modules = [one for one in names.values() if isinstance(one, ModuleType) and one.__name__.startswith("unmissed.")]
     for held in (names, *map(vars, modules)):
         held |= {name: one.made() for name, one in held.items() if isinstance(one, Deferred)}
+
+
+_KERNELS: list[Deferred] = []
+
+
+def compilations() -> int:
+    """Return how many times kernels were compiled in this process because the cache did not hold them."""
+    return sum(sum(one.stats.cache_misses.values()) for one in _KERNELS if one._made is not None)
 
 
 def intrinsic(function: Function) -> Function:
@@ -171,6 +190,9 @@ def kernel(*, parallel: bool = False, fastmath: bool | set[str] = False) -> Call
         return _sealed.compile_kernel(function, options, cache_folder())
 
     def defer(function: Function) -> Function:
-        return function if interpreted() else Deferred(function, compile_kernel)
+        if interpreted():
+            return function
+        _KERNELS.append(Deferred(function, compile_kernel))
+        return _KERNELS[-1]
 
     return defer

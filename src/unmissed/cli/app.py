@@ -11,7 +11,21 @@ import typer
 from typer.core import TyperGroup
 
 from unmissed import __version__
-from unmissed.cli import compare, data, demo, evaluate, inspect, plan, predict, show, study, train, tune, update
+from unmissed.cli import (
+    compare,
+    compile,
+    data,
+    demo,
+    evaluate,
+    inspect,
+    plan,
+    predict,
+    show,
+    study,
+    train,
+    tune,
+    update,
+)
 from unmissed.errors import UnmissedError
 from unmissed.writing import FULL
 
@@ -81,6 +95,7 @@ for verb in (
     demo.demo,
 ):
     app.command()(verb)
+app.command("compile")(compile.compile_everything)
 for name, group in (("data", data.app), ("train", train.app), ("study", study.app)):
     app.add_typer(group, name=name)
 

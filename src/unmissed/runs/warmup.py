@@ -1,0 +1,139 @@
+"""Compile every kernel ahead of time, as for the image of a container: work of every kind on tiny data.
+
+Kernels are compiled for the types of their arguments when they are first called with them. A list of types would have
+to be kept in step with every caller; the callers themselves need no list.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import numpy as np
+import scipy.sparse as sp
+
+from unmissed import _jit
+from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
+from unmissed.data.text import TextFeatures
+from unmissed.errors import InputError, UnmissedError
+from unmissed.models import LEML, DiSMEC, PDSparse, PWDiSMEC
+from unmissed.models.parameters import parameters_of
+from unmissed.models.registry import METHODS, find_model
+from unmissed.progress import Progress, silent
+from unmissed.runs.evaluate import Measuring, evaluate_ranking
+from unmissed.runs.inspection import summarize
+from unmissed.runs.prediction import predict
+from unmissed.runs.run import open_run
+from unmissed.runs.training import train
+
+HARD = {"C": 1e6, "unit_rows": False, "fit_bias": "free"}  # what coordinate ascent leaves to Newton's method
+SMALL = {"n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 4, "block_size": 16}
+
+
+class Warmup(NamedTuple):
+    """How many compilations there were that the cache did not hold, the time of all, and where the cache is."""
+
+    compiled: int
+    seconds: float
+    folder: Path | None
+
+
+def compile_kernels(progress: Progress = silent) -> Warmup:
+    """Have every kernel compiled for every type of arguments that training, ranking and evaluation use."""
+    if _jit.interpreted():
+        raise InputError("NUMBA_DISABLE_JIT is set, so kernels are not compiled; unset it")
+    begin, before = time.perf_counter(), _jit.compilations()
+    settings = list(_settings())
+    with TemporaryDirectory(prefix="unmissed-compile-") as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # tiny problems are not always solved to the tolerance
+        data = _Data(Path(scratch))
+        for number, (method, params) in enumerate(settings):
+            _use(method, params, data, Path(scratch) / f"run-{number}")
+            progress(number + 1, len(settings))
+        _use_large()
+    return Warmup(_jit.compilations() - before, time.perf_counter() - begin, _jit.cache_folder())
+
+
+class _Data:
+    """A tiny data set in every form that is read by a kernel."""
+
+    def __init__(self, place: Path) -> None:
+        corpus = make_corpus(80, 300, 30, 60, words_per_row=8, rng=0)
+        self.place = place
+        write_store(corpus.train, place / "train")
+        self.train = open_store(place / "train")
+        self.test, self.truth = corpus.test, place / "test.txt"
+        write_xmc(corpus.train, place / "train.txt")
+        write_xmc(corpus.test, self.truth)
+        for header in (True, False):
+            lines = (place / "train.txt").read_text().splitlines(keepends=True)
+            (place / "lines.txt").write_text("".join(lines if header else lines[1:]))
+            load(place / "lines.txt", header=header)
+        (place / "unsorted.txt").write_text("1 9 3\n2,0 7:1 3:0.5\n")
+        load(place / "unsorted.txt")
+        TextFeatures().fit(["one two three", "two four"]).transform(["one two", "four"])
+
+
+def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give each method with its default parameters, then with each other choice of those that are words or flags."""
+    for method, one in METHODS.items():
+        if not one.place.startswith("unmissed."):
+            continue
+        known = parameters_of(find_model(method))
+        small = {name: value for name, value in SMALL.items() if name in {each.name for each in known}}
+        yield method, small
+        for parameter in known:
+            for choice in _choices(parameter.annotation):
+                if choice != parameter.default:
+                    yield method, {**small, parameter.name: choice}
+    yield "dismec", {"block_size": 16, **HARD}
+
+
+def _choices(annotation: Any) -> list[Any]:
+    if annotation is bool:
+        return [True, False]
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [choice for one in get_args(annotation) for choice in _choices(one)]
+
+
+def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None:
+    """Train, open, rank and evaluate; a choice that needs another one, or another package, is left out."""
+    try:
+        train(method, data.train, folder, params)
+    except UnmissedError:
+        if params.keys() <= SMALL.keys():
+            raise
+        return
+    run = open_run(folder)
+    few = data.test.X[:3]
+    for rows in (few[:1], few, data.test.X):
+        run.rank(rows, 3)
+    run.rank_once(few[:1], 3)
+    ranking = folder.with_suffix(".npz")
+    predict(run, data.test.X, 3).save(ranking)
+    summarize(run)
+    evaluate_ranking(ranking, data.truth, folder, Measuring(k=(1, 3), n_resamples=10))
+    for rows in (few, data.test.X):
+        with suppress(InputError):  # a model that does not score every label
+            run.model.predict(rows)
+            run.model.decision_function(rows)
+
+
+def _use_large() -> None:
+    """Use what depends on size, rare features and growing tables, and what only Python offers: masks of labels."""
+    rng = np.random.default_rng(0)
+    X = sp.random(1200, 24_000, 40 / 24_000, format="csr", dtype=np.float32, random_state=rng)  # > 2^14 features occur
+    Y = sp.random(1200, 100, 0.03, format="csr", dtype=np.float32, random_state=rng)
+    Y.data[:] = 1
+    for model in (DiSMEC(), PWDiSMEC(), PDSparse(max_epochs=5)):
+        candidates = model.fit(X, Y).rank(X[:300], 3)
+    model.rank(X[:300], 2, candidates=candidates)
+    for columns in (24_000, 500):
+        DiSMEC().fit(X[:, :columns], Y[:, :1])  # a label alone takes no lanes
+    LEML(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=sp.csr_matrix(np.ones((50, 100))))
