@@ -22,7 +22,7 @@ from unmissed.runs.inspection import certificate
 from unmissed.runs.prediction import predict
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.training import train
-from unmissed.writing import scratch_folder
+from unmissed.writing import naming, scratch_folder
 
 RECORD, RANKING = "record.json", "ranking.npz"
 WARM_ROWS = 320  # rows of the training before the clock, for which kernels are compiled; ranking many rows has its own
@@ -80,7 +80,8 @@ class Bout:
     def _warm(self) -> None:
         """Train and rank a few rows first, so that no compilation is on the clock; they may be refused."""
         few = open_store(self.data / "warm")
-        with warnings.catch_warnings(), scratch_folder(self.folder / "warm") as aside:
+        warm = self.folder / "warm"
+        with warnings.catch_warnings(), scratch_folder(warm) as aside, naming(warm, aside):
             warnings.simplefilter("ignore")
             try:
                 predict(train(self._model(), few, aside / "run"), few.X, self.depth)
