@@ -114,8 +114,8 @@ def odd_options(rng: Rng) -> dict[str, Any]:
 
 
 def bomb(rng: Rng) -> bytes:
-    """Return some KB that unpack to gigabytes: one long text or label that a dictionary repeats in every row."""
-    repeated = pyarrow.array(np.zeros(2048, np.int32))
+    """Return some KB that unpack to 400 MB: one long text or label that a dictionary repeats in every row."""
+    repeated = pyarrow.array(np.zeros(100, np.int32))
     words = ["x", "y" * (4 << 20)]
     texts, labels = words if rng.random() < 0.5 else words[::-1]
     columns = {"text": texts, "labels": labels}

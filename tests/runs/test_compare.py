@@ -224,7 +224,9 @@ def test_scores_of_another_system_join_the_table(done, tmp_path):
 def test_a_method_that_fails_is_named_with_its_reason(tmp_path):
     write_texts(tmp_path / "train.jsonl")
     write_texts(tmp_path / "test.jsonl", n=20, seed=1, extra="new")
-    odd = replace(FEW, contenders=read_contenders(["pw-dismec:weighting=surrogate,C=1.7e308", "popularity"]), name="texts")
+    odd = replace(
+        FEW, contenders=read_contenders(["pw-dismec:weighting=surrogate,C=1.7e308", "popularity"]), name="texts"
+    )
     results = compare(tmp_path / "train.jsonl", tmp_path / "test.jsonl", tmp_path / "out", odd)
     assert results["methods"][0]["state"] == "failed"
     assert "C" in results["methods"][0]["reason"]

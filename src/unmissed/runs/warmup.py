@@ -21,7 +21,7 @@ from unmissed import _jit
 from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError, UnmissedError
-from unmissed.models import LEML, DiSMEC, PDSparse, PWDiSMEC
+from unmissed.models import LEML, DiSMEC, Parabel, PDSparse, PWDiSMEC
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import METHODS, find_model
 from unmissed.progress import Progress, silent
@@ -30,6 +30,7 @@ from unmissed.runs.inspection import summarize
 from unmissed.runs.prediction import predict
 from unmissed.runs.run import open_run
 from unmissed.runs.training import train
+from unmissed.solvers.node import MOST_COLUMNS, STEP
 
 HARD = {"C": 1e6, "unit_rows": False, "fit_bias": "free"}  # what coordinate ascent leaves to Newton's method
 SMALL = {"n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 4, "block_size": 16}
@@ -129,11 +130,13 @@ def _use_large() -> None:
     """Use what depends on size, rare features and growing tables, and what only Python offers: masks of labels."""
     rng = np.random.default_rng(0)
     X = sp.random(1200, 24_000, 40 / 24_000, format="csr", dtype=np.float32, random_state=rng)  # > 2^14 features occur
-    Y = sp.random(1200, 100, 0.03, format="csr", dtype=np.float32, random_state=rng)
+    Y = sp.random(1200, MOST_COLUMNS, 0.03, format="csr", dtype=np.float32, random_state=rng)
     Y.data[:] = 1
     for model in (DiSMEC(), PWDiSMEC(), PDSparse(max_epochs=5)):
         candidates = model.fit(X, Y).rank(X[:300], 3)
     model.rank(X[:300], 2, candidates=candidates)
     for columns in (24_000, 500):
         DiSMEC().fit(X[:, :columns], Y[:, :1])  # a label alone takes no lanes
-    LEML(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=sp.csr_matrix(np.ones((50, 100))))
+    LEML(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=sp.csr_matrix(np.ones((50, MOST_COLUMNS))))
+    for n_columns in range(STEP, MOST_COLUMNS + 1, STEP):  # kernels of a node are compiled for each number of lanes
+        Parabel(n_trees=1, max_leaf=n_columns).fit(X[:200, :500], Y[:200, :n_columns])

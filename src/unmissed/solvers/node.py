@@ -24,7 +24,7 @@ from unmissed.solvers.label import half_inverse
 from unmissed.solvers.parameters import Count, NotNegative, Seed, Tolerance, check_ranges
 
 MOST_COLUMNS = 112  # classifiers of a node; more lanes gain nothing
-_STEP = 16  # lanes come in multiples of this, so that few kinds of them are compiled
+STEP = 16  # lanes come in multiples of this, so that few kinds of them are compiled
 _NEWTON = 8  # steps towards the best bias
 _GAIN = 0.5  # the gap is about twice what a sweep gains, relative to the dual objective
 
@@ -122,7 +122,7 @@ class _Sweeps:
 
     def __init__(self, solver: NodeSolver, node: NodeRows, seed: int) -> None:
         self.solver, self.node = solver, node
-        n_lanes = 2 if node.n_columns <= 2 else -(-node.n_columns // _STEP) * _STEP
+        n_lanes = 2 if node.n_columns <= 2 else -(-node.n_columns // STEP) * STEP
         self.lanes = (0,) * n_lanes
         self.rng = np.random.default_rng([solver.random_state, seed])
         design = node.design
