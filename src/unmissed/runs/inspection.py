@@ -67,7 +67,7 @@ def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:
                 "number": int(place),
                 "name": _name(run, found, int(place)),
                 "gap": float(found.gap[place]),
-                **{title: values[place].item() for title, values in found.columns.items()},
+                **{title: np.asarray(values)[place].item() for title, values in found.columns.items()},
             }
             for place in order
         ],
