@@ -65,12 +65,15 @@ def spoken(words: list[Any]) -> tuple[int, str]:
     nothing, before = os.open(os.devnull, os.O_WRONLY), (os.dup(1), os.dup(2))
     os.dup2(nothing, 1)
     os.dup2(heard, 2)
+    streams = sys.stdout, sys.stderr  # pytest's own, which do not write to 1 and 2
+    sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", closefd=False) for descriptor in (1, 2))
     try:
         run([str(word) for word in words])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     finally:
         sys.stderr.flush()
+        sys.stdout, sys.stderr = streams
         for descriptor, saved in zip((1, 2), before, strict=True):
             os.dup2(saved, descriptor)
             os.close(saved)

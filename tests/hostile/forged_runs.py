@@ -2,7 +2,8 @@
 
 A forged run must be refused by one InputError, or open and rank correctly. Correctly means: each row's labels exist and
 are distinct, and scores fall; parameters that ranking does not read change no bit of it; and a recipe that training
-refuses is refused when it is opened.
+refuses is refused when it is opened. What training makes of label counts (COSTS) is not part of that: ranking reads
+none of it, and whether it can be trained depends on the data.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ PROPENSITIES: tuple[Any, ...] = (
     {"model": "jain"}, {"model": "constant"}, {"model": "table"}, {"model": "jain", "a": 1.0, "b": 1.0, "c": 1.0},
     {"model": "table", "values": {}}, {"model": "table", "values": 1.0}, {"model": []}, {"model": "none"},
 )  # fmt: skip
+
+
+COSTS = ("weighting", "propensity", "C", "loss")
 
 
 class Base(NamedTuple):
@@ -298,6 +302,7 @@ def refused_by_training(method: str, params: dict[str, Any], data: Dataset) -> s
     """Return why training refuses these parameters, or None if it would begin."""
     from unmissed.runs.recipe import Recipe
 
+    params = {name: value for name, value in params.items() if name not in COSTS}
     try:
         model = find_model(method)(**Recipe(method, params).constructor_params())
         model.fit_rows(model.check_rows(data.X, data.Y), UntouchedWork())

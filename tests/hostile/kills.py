@@ -114,7 +114,7 @@ def succeed(words: list[Any]) -> None:
     """Run a verb in this process; it must succeed."""
     code, said = spoken(words)
     if code:
-        raise DifferenceError(f"exit code {code}: {said}")
+        raise DifferenceError(f"exit code {code}: {said!r}")
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -156,7 +156,7 @@ def use_full(verb: str, seeds: Seeds, blow: Blow) -> None:
     if code and not (
         code == 2 and said.count("\n") == 1 and str(blow.out) in said and "larger than the system" in said
     ):
-        raise DifferenceError(f"with files of at most {blow.limit} bytes: exit code {code}: {said}")
+        raise DifferenceError(f"with files of at most {blow.limit} bytes: exit code {code}: {said!r}")
     left = [path.name for path in blow.out.rglob("*.part")]
     if left:
         raise DifferenceError(f"with files of at most {blow.limit} bytes: left {left}")
