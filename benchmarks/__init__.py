@@ -1,1 +1,1 @@
-"""Side by side with rivals: python -m benchmarks.NAME."""
+"""Benchmarks against other systems: `python -m benchmarks.NAME --help`; `rivals/` has their adapters."""

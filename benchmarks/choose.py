@@ -1,4 +1,4 @@
-"""Choose parameters of a method on a held-out part of the training rows; the test rows are not touched.
+"""Select parameters of a method on held-out training rows; the test rows are not used.
 
     python -m benchmarks.choose DATA/bibtex --method leml --grid penalty=1,2,3 n_components=100,159
         [--set weighting=unbiased] [--by P] [--share 0.1] [--splits 1] [--rows N] [--cache DIR]
@@ -47,7 +47,7 @@ def held_out(corpus: Corpus, method: str, settings: dict[str, Any], options: Any
     order = np.random.default_rng(seed).permutation(corpus.X.shape[0])[: options.rows]
     cut = int(len(order) * options.share)
     held, kept = np.sort(order[:cut]), np.sort(order[cut:])
-    inverse = 1 / Jain().fit(np.asarray(corpus.Y[kept].sum(axis=0)).ravel(), len(kept))
+    inverse = 1 / Jain().estimate(np.asarray(corpus.Y[kept].sum(axis=0)).ravel(), len(kept))
     model = make_model(method, settings).fit(corpus.X[kept], corpus.Y[kept])
     figures = evaluate(model.rank(corpus.X[held], 5), corpus.Y[held], inverse).figures
     return [figures[column] for column in COLUMNS]

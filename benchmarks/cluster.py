@@ -1,4 +1,4 @@
-"""Many workers: what they gain, what they cost, and whether a plan keeps its word.
+"""Speedup and overhead of many workers, and accuracy of `unmissed plan`.
 
     python -m benchmarks.cluster speed STORE [--labels 2048] [--repeats 3]
     python -m benchmarks.cluster plan STORE [--blocks 8] [--sample 1024]

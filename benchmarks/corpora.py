@@ -1,4 +1,4 @@
-"""The features that the benchmarks share: scikit-learn's TF-IDF of the raw text, or binary rows of length 1."""
+"""The features that the benchmarks share: scikit-learn's TF-IDF of the raw text, or binary L2-normalized rows."""
 
 import json
 import lzma

@@ -1,4 +1,4 @@
-"""LEML and SLEEC: their figures beside DiSMEC's, what their embeddings keep, and ways to find nearest rows.
+"""LEML and SLEEC: metrics compared with DiSMEC, neighbor overlap of the embeddings, and nearest-neighbor search.
 
     python -m benchmarks.embeddings quality DATA [--sets bibtex ...] [--methods leml ...] [--cache DIR] [--keep DIR]
     python -m benchmarks.embeddings overlap DATA [--sets bibtex ...] [--rows 5000] [--cache DIR]
@@ -24,10 +24,10 @@ from benchmarks.corpora import Corpus, load_corpus
 from unmissed.execution import Threads
 from unmissed.metrics import compare, evaluate
 from unmissed.models import make_model
+from unmissed.models.embeddings.search import largest_products, normalize_rows
+from unmissed.models.embeddings.sleec.solver import neighbor_pairs, normalize_labels, project
 from unmissed.propensity import Jain
 from unmissed.ranking import Ranking
-from unmissed.solvers.search import largest_products, unit_rows
-from unmissed.solvers.sleec import neighbour_pairs, project, unit_labels
 
 COLUMNS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -79,20 +79,20 @@ def main() -> None:
 
 
 def quality(name: str, corpus: Corpus, methods: list[str], keep: Path | None) -> None:
-    inverse = 1 / Jain().fit(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.Y.shape[0])
+    inverse = 1 / Jain().estimate(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.Y.shape[0])
     found = {}
     for title in methods:
         kept = None if keep is None else keep / f"{name}-{title}.npz"
         if kept is not None and kept.is_file():
-            ranking, told = Ranking.load(kept), "kept"
+            ranking, note = Ranking.load(kept), "kept"
         else:
-            ranking, told = _train(name, title, corpus)
+            ranking, note = _train(name, title, corpus)
             if kept is not None:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 ranking.save(kept)
         found[title] = evaluate(ranking, corpus.Y_test, inverse)
         shown = " ".join(f"{100 * found[title][column]:6.2f}" for column in COLUMNS)
-        print(f"{name:10} {title:14} {shown}  {told}", flush=True)
+        print(f"{name:10} {title:14} {shown}  {note}", flush=True)
     for title in methods:
         if title != "dismec" and "dismec" in found:
             apart = compare(found[title], found["dismec"])
@@ -106,20 +106,23 @@ def _train(name: str, title: str, corpus: Corpus) -> tuple[Ranking, str]:
     model = make_model(method, {**params, **SETTINGS[name].get(title, {})})
     clock, threads = time.perf_counter(), time.process_time()
     model.fit(corpus.X, corpus.Y)
-    told = f"trained in {time.perf_counter() - clock:.0f} s, threads' {time.process_time() - threads:.0f} s"
+    note = f"trained in {time.perf_counter() - clock:.0f} s, threads' {time.process_time() - threads:.0f} s"
     threads = time.process_time()
     ranking = model.rank(corpus.X_test, 5)
-    return ranking, f"{told}; {corpus.X_test.shape[0] / (time.process_time() - threads):,.0f} rows/s; {model.facts()}"
+    return (
+        ranking,
+        f"{note}; {corpus.X_test.shape[0] / (time.process_time() - threads):,.0f} rows/s; {model.metadata()}",
+    )
 
 
 def overlap(name: str, corpus: Corpus, n_rows: int, rank: int = 100, k: int = 25) -> None:
     """Print which share of the k rows nearest in an embedding are as near by labels as the k-th nearest row is."""
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(corpus.Y.shape[0])[:n_rows])
-    Y = unit_labels(sp.csr_matrix(corpus.Y[chosen], dtype=np.float32))
+    Y = normalize_labels(sp.csr_matrix(corpus.Y[chosen], dtype=np.float32))
     left, values, _ = sp.linalg.svds(Y.astype(np.float64), k=min(rank, min(Y.shape) - 1), rng=rng)
     embeddings = {
-        "SLEEC": project(neighbour_pairs(Y, 100), rank, 30, rng)[0],
+        "SLEEC": project(neighbor_pairs(Y, 100), rank, 30, rng)[0],
         "truncated SVD of Y": left * values,
         "chance": rng.standard_normal((len(chosen), rank)),
     }
@@ -128,7 +131,7 @@ def overlap(name: str, corpus: Corpus, n_rows: int, rank: int = 100, k: int = 25
 
 
 def _overlap(Y: sp.csr_matrix, embedded: Any, k: int) -> float:
-    embedded = unit_rows(embedded)
+    embedded = normalize_rows(embedded)
     nearest, _ = largest_products(embedded, embedded, k + 1, Threads())
     shares = []
     for row, found in enumerate(nearest):
@@ -143,25 +146,25 @@ def _overlap(Y: sp.csr_matrix, embedded: Any, k: int) -> float:
 
 def search(sizes: list[int], rank: int = 100, k: int = 25, n_queries: int = 4000) -> None:
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((300, rank))
+    centers = rng.standard_normal((300, rank))
     for size in sizes:
         rows, queries = (
-            unit_rows((centres[rng.integers(0, 300, n)] + 0.7 * rng.standard_normal((n, rank))).astype(np.float32))
+            normalize_rows((centers[rng.integers(0, 300, n)] + 0.7 * rng.standard_normal((n, rank))).astype(np.float32))
             for n in (size, n_queries)
         )
         largest_products(queries[:2], rows[:100], k, Threads(1))  # compiled
         exact, seconds = _timed(lambda rows=rows, queries=queries: largest_products(queries, rows, k, Threads(1))[0])
         print(f"{size:6} exact kernel              {n_queries / seconds:8,.0f} rows/s", flush=True)
-        for title, ask, built in _libraries(rows, k):
-            found, seconds = _timed(lambda ask=ask, queries=queries: ask(queries))
+        for title, search, built in _libraries(rows, k):
+            found, seconds = _timed(lambda search=search, queries=queries: search(queries))
             recall = np.mean([len(set(one) & set(other)) / k for one, other in zip(found, exact, strict=True)])
-            told = f"{n_queries / seconds:8,.0f} rows/s, made in {built:.1f} s, finds {100 * recall:.2f} %"
-            print(f"{size:6} {title:25} {told}", flush=True)
+            note = f"{n_queries / seconds:8,.0f} rows/s, made in {built:.1f} s, finds {100 * recall:.2f} %"
+            print(f"{size:6} {title:25} {note}", flush=True)
 
 
 def _libraries(rows: Any, k: int) -> list[tuple[str, Callable[[Any], Any], float]]:
-    """Return what is installed, each with how to ask it and the seconds that its index took."""
-    asked: list[tuple[str, Callable[[Any], Any], float]] = []
+    """Return what is installed, each with how to search it and the seconds that its index took."""
+    searches: list[tuple[str, Callable[[Any], Any], float]] = []
     try:
         import faiss
     except ImportError:
@@ -173,7 +176,7 @@ def _libraries(rows: Any, k: int) -> list[tuple[str, Callable[[Any], Any], float
         built = _timed(lambda: graph.add(rows))[1]
         for width in (50, 100):
             wanted = faiss.SearchParametersHNSW(efSearch=width)
-            asked.append(
+            searches.append(
                 (f"faiss graph, {width} looked at", lambda q, w=wanted: graph.search(q, k, params=w)[1], built)
             )
     try:
@@ -185,8 +188,8 @@ def _libraries(rows: Any, k: int) -> list[tuple[str, Callable[[Any], Any], float
         index.query(rows[:2], k)  # compiled
         index, built = _timed(lambda: pynndescent.NNDescent(rows, metric="cosine", random_state=0, n_jobs=1))
         built += _timed(index.prepare)[1]
-        asked.append(("pynndescent", lambda q: index.query(q, k)[0], built))
-    return asked
+        searches.append(("pynndescent", lambda q: index.query(q, k)[0], built))
+    return searches
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

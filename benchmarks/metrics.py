@@ -1,4 +1,4 @@
-"""How fast metrics are: ours, and pyxclib's way with scipy's sparse products, on the same made-up ranking.
+"""Time of the metrics, compared with pyxclib's algorithm (scipy sparse products), on the same synthetic ranking.
 
 Run `python -m benchmarks.metrics`, or with `--rows 100000` for a short look. Both use one core and are timed in turn.
 """
@@ -17,11 +17,11 @@ from unmissed.ranking import Ranking
 def make(n_samples, n_labels, per_row, k, seed=0):
     """Return a ranking about half of which is right, a truth with a long tail of labels, and inverse propensities."""
     rng = np.random.default_rng(seed)
-    places = per_row + k
+    positions = per_row + k
     names = rng.permutation(n_labels).astype(np.int32)
     # each place draws from labels of its own, so that no row has a label twice; the last k places are never true
-    common = (n_labels // places * rng.random((n_samples, places)) ** 3).astype(np.int32)
-    drawn = names[common * places + np.arange(places, dtype=np.int32)]
+    common = (n_labels // positions * rng.random((n_samples, positions)) ** 3).astype(np.int32)
+    drawn = names[common * positions + np.arange(positions, dtype=np.int32)]
     true, wrong = drawn[:, :per_row], drawn[:, per_row:]
     Y = sp.csr_matrix(
         (np.ones(true.size, dtype=np.float32), true.ravel(), np.arange(n_samples + 1) * per_row),

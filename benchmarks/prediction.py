@@ -1,4 +1,4 @@
-"""Train all labels of a data set on all cores, and rank its test rows, top 5, on one thread; beside PECOS's tree.
+"""Train all labels on all cores and predict the top 5 of the test rows on one thread, compared with PECOS's tree.
 
     python -m benchmarks.prediction DATA/eurlex57k [--repeats 3] [--cache DIR] [--pecos PYTHON]
 
@@ -39,7 +39,7 @@ class Turn:
 
     training: float
     rows: float
-    alone: float
+    single_row: float
     precision: float
     missed: int
 
@@ -52,12 +52,12 @@ def ours(X: sp.csr_matrix, Y: sp.csr_matrix, X_test: sp.csr_matrix, Y_test: Any)
     model.set_params(n_jobs=1)
     model.rank(X_test[:600], 5)  # weights are laid out for a scan
     seconds, ranking = timed(lambda: model.rank(X_test, 5))
-    alone = [timed(lambda row=row: model.rank(row, 5))[0] for row in one_by_one(X_test)]
+    single_row = [timed(lambda row=row: model.rank(row, 5))[0] for row in one_by_one(X_test)]
     right = sp.csr_matrix(Y_test)[np.arange(X_test.shape[0]), ranking.labels[:, 0]]
     precision = float(np.mean(np.asarray(right) > 0))
     missed = sum(int(np.sum(shard.gap > model.tol)) for shard in model.shards_)
     rows = X_test.shape[0] / seconds
-    return Turn(training, rows, 1e3 * float(np.median(alone)), precision, missed), model, ranking
+    return Turn(training, rows, 1e3 * float(np.median(single_row)), precision, missed), model, ranking
 
 
 def one_by_one(X: sp.csr_matrix) -> list[sp.csr_matrix]:
@@ -120,7 +120,7 @@ def show(name: str, turns: list[Any]) -> None:
         for numbers, form in (
             ([turn.training for turn in turns], ".1f"),
             ([turn.rows for turn in turns], ".0f"),
-            ([turn.alone for turn in turns], ".2f"),
+            ([turn.single_row for turn in turns], ".2f"),
         )
     ]
     print(f"| {name:34} | {cells[0]:>22} | {cells[1]:>24} | {cells[2]:>22} | {100 * turns[0].precision:.2f} |")

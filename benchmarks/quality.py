@@ -11,11 +11,11 @@ import argparse
 from pathlib import Path
 
 from unmissed.data import TextFeatures
-from unmissed.data.collections import find_sets
+from unmissed.data.collections import find_datasets
 from unmissed.data.sources import holds_text
-from unmissed.reports.compare import write_report
-from unmissed.runs.compare import Comparison, compare
-from unmissed.runs.contenders import read_contenders
+from unmissed.reports.comparison_page import write_report
+from unmissed.runs.compare.comparison import Comparison, compare
+from unmissed.runs.compare.method_specs import read_method_specs
 
 COLUMNS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "PSnDCG@3", "PSnDCG@5")
 
@@ -29,11 +29,11 @@ def main() -> None:
     options = parser.parse_args()
     print("| data | method | " + " | ".join(COLUMNS) + " | training, s |")
     print("|---|---|" + "---:|" * (len(COLUMNS) + 1))
-    for name, (train, test) in find_sets(options.data).items():
+    for name, (train, test) in find_datasets(options.data).items():
         if options.sets and name not in options.sets:
             continue
         text = TextFeatures(min_df=3, max_features=100_000, smooth=True) if holds_text(train) else None
-        comparison = Comparison(read_contenders(options.methods), name=name)
+        comparison = Comparison(read_method_specs(options.methods), name=name)
         results = compare(train, test, options.out / name, comparison, text=text)
         write_report(results, options.out / name)
         for one in results["methods"]:

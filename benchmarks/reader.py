@@ -1,4 +1,4 @@
-"""The reader of XMC text beside scikit-learn's svmlight reader, on one and the same uncompressed file without header.
+"""The reader of XMC text compared with scikit-learn's svmlight reader, on the same uncompressed file without header.
 
     python -m benchmarks.reader                 # a file made up for it
     python -m benchmarks.reader train.txt.gz    # any XMC text file
@@ -43,7 +43,7 @@ def drop_header(source: Path, target: Path) -> None:
 def measure(reader: str, path: str) -> dict[str, float]:
     """Read in this process: the seconds of each round, and peak memory (Linux) over the arrays returned."""
     from benchmarks.rivals import svmlight
-    from unmissed.data.xmc_text import read_xmc
+    from unmissed.data.readers.xmc_text import read_xmc
 
     def ours(name: str) -> object:
         return read_xmc(name, header=False)
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def report(path: Path) -> None:
-    from unmissed.data.xmc_text import read_xmc
+    from unmissed.data.readers.xmc_text import read_xmc
 
     X, Y = read_xmc(path, header=False)
     arrays = sum(array.nbytes for matrix in (X, Y) for array in (matrix.data, matrix.indices, matrix.indptr))

@@ -45,7 +45,7 @@ def compile_kernels(corpus: Corpus) -> None:
 
 def quality(name: str, corpus: Corpus, n_trees: int) -> None:
     counts = np.asarray(corpus.Y.sum(axis=0)).ravel()
-    inverse = 1 / Jain().fit(counts, corpus.Y.shape[0])
+    inverse = 1 / Jain().estimate(counts, corpus.Y.shape[0])
     X_test = corpus.X_test
     for cls in (FastXML, PfastXML, PfastreXML):
         model = cls(n_trees=n_trees)

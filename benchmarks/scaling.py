@@ -1,7 +1,7 @@
-"""How training grows: with the number of labels, with threads, and in memory.
+"""Training time by number of labels and threads, and peak memory.
 
     python -m benchmarks.scaling DATA/eurlex57k [--labels 512 1024 2048 4108] [--cache DIR]
-    python -m benchmarks.scaling DATA/tibkat --whole tail [--cache DIR]
+    python -m benchmarks.scaling DATA/tibkat --weighting tail [--cache DIR]
 
 The first prints wall seconds for growing numbers of labels on one and two threads and whether both gave the same bits.
 The second trains every label once, with the given weighting, and prints wall seconds and the peak memory.
@@ -29,17 +29,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--labels", type=int, nargs="+", default=[512, 1024, 2048, 4108])
-    parser.add_argument("--whole", metavar="WEIGHTING")
+    parser.add_argument("--weighting", help="train all labels once with this weighting")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
     corpus = load_corpus(options.data, options.cache)
     X, Y = corpus.X, corpus.Y.tocsc()
     train(X[:500], Y[:500, :8], "none", 1)
-    if options.whole:
-        seconds, model = train(X, Y, options.whole, options.jobs)
+    if options.weighting:
+        seconds, model = train(X, Y, options.weighting, options.jobs)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"{options.data.name}, {options.whole}: {Y.shape[1]} labels in {seconds:.0f} s on {options.jobs} threads")
+        print(f"{options.data.name}, {options.weighting}: {Y.shape[1]} labels, {seconds:.0f} s, {options.jobs} threads")
         print(f"peak memory {peak:.2f} GiB; labels above the tolerance: {len(model.uncertified_labels())}")
         return
     order = np.random.default_rng(0).permutation(Y.shape[1])

@@ -1,4 +1,4 @@
-"""Ask a run for one sentence from the shell, again and again: what a person waits for, kernels cached.
+"""Time of `unmissed predict --text` for one sentence, with cached kernels.
 
     python -m benchmarks.shell DATA/tibkat [--times 10] [--run FOLDER]
 

@@ -1,10 +1,10 @@
-"""ProXML, PPD-Sparse and PD-Sparse beside LIBLINEAR, scikit-learn and our DiSMEC.
+"""ProXML, PPD-Sparse and PD-Sparse compared with LIBLINEAR, scikit-learn and our DiSMEC.
 
     python -m benchmarks.sparse_linear labels DATA/eurlex57k [--labels 128] [--l1 1] [--cache DIR]
-    python -m benchmarks.sparse_linear whole DATA/bibtex [--methods dismec ppd-sparse ...] [--linear-svc] [--cache DIR]
+    python -m benchmarks.sparse_linear models DATA/bibtex [--methods dismec ppd-sparse ...] [--linear-svc] [--cache DIR]
 
 `labels` trains the same labels with ProXML's solver and with LIBLINEAR -s 5 on one thread: processor time, loading
-excluded (LIBLINEAR's problem, our layout of X), and the summed objective in float64. `whole` trains models on all
+excluded (LIBLINEAR's problem, our layout of X), and the summed objective in float64. `models` trains models on all
 labels with all cores and prints test metrics, wall seconds, weights and the bytes of the saved model, with the
 settings that benchmarks.choose chose (SETTINGS). `--linear-svc` adds the wall seconds of scikit-learn's one-vs-rest
 LinearSVC, a process per core.
@@ -46,8 +46,8 @@ def objectives(X: Any, positives: list[np.ndarray], W: np.ndarray, l1: float) ->
 
 def ours(X: Any, positives: list[np.ndarray], l1: float) -> tuple[float, np.ndarray]:
     """ProXML's solver on one thread, compiled before; the layout of X is not in the time."""
-    from unmissed.solvers.design import LabelBlock
-    from unmissed.solvers.l1_squared_hinge import L1SquaredHinge
+    from unmissed.models.linear.design import LabelBlock
+    from unmissed.models.linear.proxml.solver import L1SquaredHinge
 
     prepared = L1SquaredHinge(l1=l1).prepare(X)
     for some in (positives[:16], positives):  # the first few call every kernel once
@@ -87,9 +87,9 @@ def compare_labels(options: Any) -> None:
     )
 
 
-def compare_whole(options: Any) -> None:
+def compare_models(options: Any) -> None:
     corpus = load_corpus(options.data, options.cache)
-    inverse = 1 / Jain().fit(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.Y.shape[0])
+    inverse = 1 / Jain().estimate(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.Y.shape[0])
     print(
         "| data | model | settings | "
         + " | ".join(COLUMNS)
@@ -120,14 +120,14 @@ def compare_whole(options: Any) -> None:
         gap = "none" if certificate is None else f"{certificate.gap.max():.1e}"
         print(
             f"| {options.data.name} | {method} | {said} | {shown} | {seconds:.1f} | "
-            f"{model.facts()['weights per label']} | {size / 1e6:.1f} | {gap} |",
+            f"{model.metadata()['weights per label']} | {size / 1e6:.1f} | {gap} |",
             flush=True,
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["labels", "whole"])
+    parser.add_argument("what", choices=["labels", "models"])
     parser.add_argument("data", type=Path)
     parser.add_argument("--labels", type=int, default=128)
     parser.add_argument("--l1", type=float, default=1.0)
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--linear-svc", action="store_true")
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
-    (compare_labels if options.what == "labels" else compare_whole)(options)
+    (compare_labels if options.what == "labels" else compare_models)(options)
 
 
 if __name__ == "__main__":

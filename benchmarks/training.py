@@ -60,7 +60,7 @@ def load(data: Path, cache: Path | None) -> tuple[Any, Any]:
 
 
 def draw_embeddings(n_samples: int = 20_000, n_features: int = 384, n_labels: int = 200) -> tuple[Any, Any]:
-    """Dense rows of length 1, each the sum of three topics and noise; the topics, long-tailed, are the labels."""
+    """Dense L2-normalized rows, each the sum of three topics and noise; the topics, long-tailed, are the labels."""
     rng = np.random.default_rng(0)
     topics = rng.zipf(1.6, (n_samples, 3)) % n_labels
     X = rng.standard_normal((n_labels, n_features))[topics].sum(axis=1)

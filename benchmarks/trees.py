@@ -1,4 +1,4 @@
-"""Label trees beside those of others: quality, seconds of training, rows per second, size on disk.
+"""Label trees compared with other systems: metrics, training time, prediction rate and size on disk.
 
     python -m benchmarks.trees DATA/eurlex57k [--cache DIR] [--pecos PYTHON] [--omikuji PYTHON] [--napkinxc PYTHON]
     python -m benchmarks.trees DATA/tibkat --models parabel tail surrogate
@@ -51,7 +51,7 @@ def main() -> None:
     if options.growth:
         grow(X, Y)
         return
-    inverse = 1 / Jain().fit(np.asarray(Y.sum(axis=0)).ravel(), Y.shape[0])
+    inverse = 1 / Jain().estimate(np.asarray(Y.sum(axis=0)).ravel(), Y.shape[0])
     print(
         f"| {options.data.name} | "
         + " | ".join(COLUMNS)
@@ -97,20 +97,20 @@ def fit(model: Any, X: Any, Y: Any) -> tuple[Any, float, float]:
 
 
 def rank(model: Model, X_test: Any) -> tuple[float, Ranking, float]:
-    """Return rows per second of processor time on one thread, the best labels, and the median of a row alone, in ms."""
+    """Return rows per second of CPU time on one thread, the ranking, and the median time of a single row, in ms."""
     model.set_params(n_jobs=1)
     seconds = []
     for _ in range(3):
         begin = time.process_time()
         ranking = model.rank(X_test, 5)
         seconds.append(time.process_time() - begin)
-    alone = []
+    single_row = []
     for row in range(min(200, X_test.shape[0])):
         one = sp.csr_matrix(X_test[row])
         begin = time.process_time()
         model.rank(one, 5)
-        alone.append(time.process_time() - begin)
-    return X_test.shape[0] / min(seconds), ranking, 1e3 * float(np.median(alone))
+        single_row.append(time.process_time() - begin)
+    return X_test.shape[0] / min(seconds), ranking, 1e3 * float(np.median(single_row))
 
 
 def rescore(X: Any, Y: Any, X_test: Any, show: Any) -> None:
@@ -137,7 +137,7 @@ def grow(X: Any, Y: Any) -> None:
             x, y = (X, Y[:, :size]) if what == "labels" else (X[:size], Y[:size])
             model, seconds, processor = fit(Parabel(n_trees=1, n_jobs=2), x, y)
             spent.append(processor)
-            nodes = model.facts()["nodes"]
+            nodes = model.metadata()["nodes"]
             print(f"{what:>7} {size:8,}: {seconds:7.1f} s, {processor:7.1f} s of processor, {nodes} nodes", flush=True)
         slope = np.polyfit(np.log(sizes), np.log(spent), 1)[0]
         print(f"time grows with {what} to the power of {slope:.2f}", flush=True)

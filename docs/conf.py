@@ -37,17 +37,26 @@ HUBS = {
         "runs",
         "cluster",
     ],
-    "understand": ["losses", "derivations", "solver", "sparse_linear", "trees", "embeddings"],
+    "understand": [
+        "losses",
+        "derivations",
+        "solver",
+        "sparse_linear",
+        "trees",
+        "embeddings",
+        "architecture",
+        "notes/index",
+    ],
 }
-"""The pages below each hub, in their order; pages that are not named here go below the last hub."""
+"""The pages of each hub, in order; pages that are not listed here go to the last hub."""
 LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution"]
 FRONT = ["use", "understand", "results", "api/index"]
 
-default_role = "literal"  # in docstrings a name between single backticks is code
+default_role = "literal"  # in docstrings, text between single backticks is code
 autodoc_typehints = "none"  # the signature has them already
 autodoc_member_order = "bysource"
 autosummary_generate = True
-autosummary_ignore_module_all = False  # a room's names are those of its __all__, wherever they are written
+autosummary_ignore_module_all = False  # the names of a package are those of its __all__, wherever they are defined
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
@@ -55,7 +64,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "unmissed"
 html_show_sourcelink = False
 html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"], "navbar_align": "left"}
-html_sidebars = {"index": [], "results": []}  # nothing is below them
+html_sidebars = {"index": [], "results": []}  # they have no subpages
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
@@ -65,39 +74,39 @@ _MARKUP = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
 
 
 def escape_prose(app, what, name, obj, options, lines):
-    """Let stars, bars and closing underscores of a docstring be themselves: `l*(Y*, s)` is no emphasis."""
-    for place, line in enumerate(lines):
+    """Escape stars, bars and closing underscores of a docstring: `l*(Y*, s)` is not emphasis."""
+    for position, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "...")):
             continue
         parts = _CODE.split(line)
         parts[::2] = [_MARKUP.sub(r"\\\1", part) for part in parts[::2]]
-        lines[place] = "".join(parts)
+        lines[position] = "".join(parts)
 
 
 def import_lazy_names():
-    """Import the names that rooms import only when they are asked for: autosummary looks at what is there."""
+    """Import the names that packages import lazily: autosummary lists only names that exist."""
     from importlib import import_module
 
-    for room in LAZY:
-        module = import_module(room)
+    for package in LAZY:
+        module = import_module(package)
         for name in module.__all__:
             setattr(module, name, getattr(module, name))
-        vars(module).pop("__dir__", None)  # it leaves out __all__, which autosummary looks for
+        vars(module).pop("__dir__", None)  # it leaves out __all__, which autosummary reads
 
 
 def list_pages(app, docname, source):
-    """Put the hubs into the front page's toctree, and the pages that exist into those of the hubs."""
+    """Fill the toctree of the front page with the hubs, and those of the hubs with the pages that exist."""
     if docname == "index":
         source[0] = source[0].replace("@PAGES@", "\n".join(FRONT))
     if docname in HUBS:
         named = {page for pages in HUBS.values() for page in pages}
-        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS}
+        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS} | {"notes/index"}
         others = sorted(found - named) if docname == list(HUBS)[-1] else []
         source[0] = source[0].replace("@PAGES@", "\n".join([*(one for one in HUBS[docname] if one in found), *others]))
 
 
 def list_methods(app, docname, source):
-    """Put a table of parameters per method of the registry into the page on methods, taken from the classes."""
+    """Fill the page on methods with a table of parameters per registered method, taken from the classes."""
     if docname != "methods":
         return
     from unmissed.models.parameters import parameters_of
@@ -111,14 +120,14 @@ def list_methods(app, docname, source):
         if parameters:
             parts += ["| parameter | default | what it is | in the recipe |", "|---|---|---|---|"]
         for one in parameters:
-            told = one.help.replace("|", r"\|").replace("*", r"\*")
-            parts.append(f"| `{one.name}` | `{one.default!r}` | {told} | {'yes' if one.changes_result else 'no'} |")
+            text = one.help.replace("|", r"\|").replace("*", r"\*")
+            parts.append(f"| `{one.name}` | `{one.default!r}` | {text} | {'yes' if one.changes_result else 'no'} |")
         parts.append("")
     source[0] = source[0].replace("@METHODS@", "\n".join(parts))
 
 
 def list_commands(app, docname, source):
-    """Put every command with its words and options into the page on commands, taken from the commands."""
+    """Fill the page on commands with every command, its arguments and its options."""
     if docname == "commands":
         import typer
 
@@ -128,7 +137,7 @@ def list_commands(app, docname, source):
 
 
 def _commands(command, words):
-    """Give the lines of a command, or of all commands of a group; the methods of train have a page of their own."""
+    """Return the lines of a command, or of all commands of a group; methods of train have their own page."""
     if words == ("unmissed", "train"):
         return [*_one_command(command.resolve_command(None, ["pw-dismec"])[1], ("unmissed", "train", "METHOD")), ""]
     if not hasattr(command, "list_commands"):
@@ -140,16 +149,16 @@ def _commands(command, words):
 
 def _one_command(command, words):
     title = " ".join(words)
-    told, examples = [], []
+    prose, examples = [], []
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         text = " ".join(paragraph.split())
-        (examples if text.startswith("Example:") else told).append(text)
+        (examples if text.startswith("Example:") else prose).append(text)
     if words[-1] == "METHOD":
-        told, examples = ["Train a method; [methods](methods.md) lists each one's own parameters."], examples
-    lines = [f"## {title}", "", *(_prose(text) + "\n" for text in told), "```sh"]
+        prose = ["Train a method; [methods](methods.md) lists the parameters of each."]
+    lines = [f"## {title}", "", *(_prose(text) + "\n" for text in prose), "```sh"]
     shown = [text.removeprefix("Example:").strip() for text in examples] or [title]
     lines += [text.replace(" train pw-dismec", " train METHOD") if words[-1] == "METHOD" else text for text in shown]
-    lines += ["```", "", "| word or option | default | what it is |", "|---|---|---|"]
+    lines += ["```", "", "| argument or option | default | what it is |", "|---|---|---|"]
     for one in command.params:
         if one.name in ("help", "install_completion", "show_completion"):
             continue
@@ -168,8 +177,8 @@ def _prose(text):
     return re.sub(r"([*|<>\[\]])", r"\\\1", text.replace("\\[", "["))
 
 
-def place_types(app, what, name, obj, options, lines):
-    """Give numpydoc each parameter's type and description where it looks for them.
+def move_types(app, what, name, obj, options, lines):
+    """Move each parameter's type and description to where numpydoc expects them.
 
     Most of our docstrings say `name : what it is`, continued on indented lines, and leave the type to the signature.
     """
@@ -184,20 +193,20 @@ def place_types(app, what, name, obj, options, lines):
         (n for n in range(begin, len(lines)) if lines[n] and not re.match(r"\s|\w+(, \w+)*( :|$)", lines[n])),
         len(lines),
     )
-    found, place = [], begin
-    while place < end:
-        entry = re.fullmatch(r"(\w+(?:, \w+)*) : (.+)", lines[place])
-        body = list(_indented(lines, place + 1, end))
-        if entry is None or (body and body[0].strip()[:1].isupper()):  # a type stands there already
-            found.append(lines[place])
-            place += 1
+    found, position = [], begin
+    while position < end:
+        entry = re.fullmatch(r"(\w+(?:, \w+)*) : (.+)", lines[position])
+        body = list(_indented(lines, position + 1, end))
+        if entry is None or (body and body[0].strip()[:1].isupper()):  # it has a type already
+            found.append(lines[position])
+            position += 1
             continue
         names = entry[1].split(", ")
         types = {_type_of(known.get(one)) for one in names} - {""}
         found.append(f"{entry[1]} : {types.pop()}" if len(types) == 1 else entry[1])
-        told = " ".join([entry[2], *(line.strip() for line in body)])
-        found.append(f"    {told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}")
-        place += 1 + len(body)
+        text = " ".join([entry[2], *(line.strip() for line in body)])
+        found.append(f"    {text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}")
+        position += 1 + len(body)
     lines[begin:end] = found
 
 
@@ -213,7 +222,7 @@ def _type_of(annotation):
 
 
 def draw_inline(self, node):
-    """Write a formula as MathML, which browsers know by themselves."""
+    """Write an inline formula as MathML, which browsers render without a library."""
     from docutils import nodes
     from latex2mathml.converter import convert
 
@@ -222,7 +231,7 @@ def draw_inline(self, node):
 
 
 def draw_block(self, node):
-    """Write a formula of its own line as MathML."""
+    """Write a displayed formula as MathML."""
     from docutils import nodes
     from latex2mathml.converter import convert
 
@@ -244,6 +253,6 @@ def setup(app):
     app.connect("env-get-outdated", lambda *_: ["index", "methods", "commands", *HUBS])
     app.add_html_math_renderer("mathml", (draw_inline, None), (draw_block, None))
     app.connect("autodoc-skip-member", skip_borrowed)
-    app.connect("autodoc-process-docstring", place_types, priority=300)
+    app.connect("autodoc-process-docstring", move_types, priority=300)
     # before numpydoc (500) turns sections into reStructuredText
     app.connect("autodoc-process-docstring", escape_prose, priority=400)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from unmissed.reports.compare_tables import all_tables
 from unmissed.reports.grids import to_markdown
-from unmissed.reports.paper import summary
-from unmissed.runs.compare import read_results
+from unmissed.reports.paper_page import summary
+from unmissed.runs.compare.comparison import read_results
 
 HERE = Path(__file__).parent
 TABLES = ("main", "plain", "claims", "published", "cost")
@@ -19,7 +19,7 @@ HEAD = """# Results
 
 Made by `unmissed study paper --data DATA --out DIR`, or `unmissed compare` for one data set, and then
 `python docs/results.py DIR`. Percent, on the observed test labels; labels unknown to training are left out. Parameters
-are the defaults where none is named. The best figure is bold; ≈ marks those that are not clearly behind it. What PSP, P
+are the defaults where none is named. The best figure is bold; ≈: not clearly behind the best. What PSP, P
 and the others mean is in [metrics](metrics.md), how they are measured in [comparing methods](compare.md), and why the
 paper's weighting loses on delicious in [propensities](propensity.md#why-the-papers-weighting-loses-on-delicious).
 """

@@ -1,9 +1,9 @@
-"""Change the source in one small place at a time and see whether a test notices: `python -m tests.mutation --help`.
+"""Mutation testing: change one operation of the source at a time and run its tests (`python -m tests.mutation --help`).
 
-Each change (a comparison, a sign, a number, a condition, a refusal left out) is made in memory, in a process of its own
-that runs the tests of that room until the first failure. What survives is printed: a place where a test is missing, or
-a change that changes nothing. It takes minutes to hours, so it is no part of the checks; run it on a room that has
-changed, and read the survivors.
+Each mutant (a changed comparison, sign, number or condition, or a removed check) is made in memory, in its own process,
+which runs the tests of the package until the first failure. Surviving mutants are printed: either a test is missing, or
+the mutant is equivalent. A run takes minutes to hours and is not part of the checks; use it on a package that has
+changed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TESTS = {
     "losses/torch.py": ["tests/losses/test_torch.py"],
     "propensity": ["tests/propensity", "tests/losses/test_inverse.py"],
     "metrics": ["tests/metrics", "tests/losses/test_inverse.py"],
-    "solvers": ["tests/solvers"],
+    "numerics": ["tests/numerics"],
     "models": ["tests/models"],
     "ranking.py": ["tests/test_ranking.py"],
     "matrices.py": ["tests/test_matrices.py"],
-    "kernels/hits.py": ["tests/metrics"],
+    "metrics/hits.py": ["tests/metrics"],
     "studies/mnist.py": ["tests/studies/test_mnist.py"],
 }
-"""The tests that look after each room or file below src/unmissed."""
+"""The tests of each package or file below src/unmissed."""
 
 COMPARED = {
     ast.Lt: (ast.LtE, ast.Gt),
@@ -75,7 +75,7 @@ class Mutant:
     """One change: in which file, at which of its places, which of the changes possible there."""
 
     path: Path
-    place: int
+    position: int
     variant: int
     words: str
 
@@ -139,19 +139,19 @@ def slots(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
 def mutants(path: Path) -> list[Mutant]:
     """List every change of a file."""
     found = []
-    for place, (_, _, _, node) in enumerate(slots(ast.parse(path.read_text(encoding="utf-8")))):
+    for position, (_, _, _, node) in enumerate(slots(ast.parse(path.read_text(encoding="utf-8")))):
         for variant, changed in enumerate(changes(node)):
             before, after = (" ".join(ast.unparse(ast.fix_missing_locations(each)).split()) for each in (node, changed))
             line = getattr(node, "lineno", 0)
             words = f"{path.relative_to(ROOT)}:{line}: {before[:90]}  ->  {after[:90]}"
-            found.append(Mutant(path, place, variant, words))
+            found.append(Mutant(path, position, variant, words))
     return found
 
 
 def mutated(mutant: Mutant) -> ast.Module:
     """Return the tree of a file with one change in it."""
     tree = ast.parse(mutant.path.read_text(encoding="utf-8"))
-    parent, field, index, node = list(slots(tree))[mutant.place]
+    parent, field, index, node = list(slots(tree))[mutant.position]
     changed = ast.copy_location(changes(node)[mutant.variant], node)
     if index is None:
         setattr(parent, field, changed)
@@ -181,9 +181,9 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def nearest_first(tests: list[str], path: Path) -> list[str]:
-    """Return the test files of some rooms, those first that are named after the changed file."""
+    """Return the test files, first those named after the changed file."""
     files = [
-        file for test in map(ROOT.joinpath, tests) for file in (test.glob("test_*.py") if test.is_dir() else [test])
+        file for test in map(ROOT.joinpath, tests) for file in (test.rglob("test_*.py") if test.is_dir() else [test])
     ]
     return [str(file) for file in sorted(files, key=lambda file: (path.stem not in file.stem, file))]
 
@@ -199,9 +199,9 @@ class FewExamples:
 
         name = "_hypothesis_internal_use_settings"
         for item in items:
-            given = getattr(item.obj, name, None)
-            if given is not None:
-                fewer = hypothesis.settings(given, max_examples=min(given.max_examples, self.examples))
+            options = getattr(item.obj, name, None)
+            if options is not None:
+                fewer = hypothesis.settings(options, max_examples=min(options.max_examples, self.examples))
                 setattr(item.obj, name, fewer)
 
 
@@ -235,43 +235,43 @@ def outcome(mutant: Mutant | None, tests: list[str], seconds: float, quick: bool
 
 
 def main() -> None:
-    """Change, test, and print what survived."""
+    """Test the mutants and print the survivors."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--modules", nargs="+", choices=sorted(TESTS), default=["losses", "propensity", "metrics"])
-    parser.add_argument("--only", default="", help="only files whose path holds this text")
-    parser.add_argument("--tests", nargs="+", help="only these tests, where those of a whole room take too long")
-    parser.add_argument("--sample", type=float, default=1.0, help="the share of all changes to try")
+    parser.add_argument("--only", default="", help="only files whose path contains this text")
+    parser.add_argument("--tests", nargs="+", help="only these tests, if those of the package take too long")
+    parser.add_argument("--sample", type=float, default=1.0, help="the fraction of mutants to test")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    given = parser.parse_args()
+    options = parser.parse_args()
     sys.path[:0] = [str(SOURCE), str(ROOT)]
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.update(HYPOTHESIS_STORAGE_DIRECTORY=scratch, OMP_NUM_THREADS="1")
-        if any(module.startswith(("kernels", "losses")) for module in given.modules):
+        if any(module.startswith(("numerics", "losses")) for module in options.modules):
             os.environ["NUMBA_DISABLE_JIT"] = (
                 "1"  # changed code is not what the cache of compiled kernels is named after
             )
         for heavy in ("hypothesis", "numba", "pytest", "scipy.sparse", "sklearn.base", "torch"):
             if importlib.util.find_spec(heavy.partition(".")[0]):
                 importlib.import_module(heavy)
-        for module in given.modules:
-            _try_room(module, given)
+        for module in options.modules:
+            _test_package(module, options)
 
 
-def _try_room(module: str, given: argparse.Namespace) -> None:
-    place = SOURCE / "unmissed" / module
-    files = [place] if place.is_file() else sorted(place.glob("*.py"))
-    files = [path for path in files if path == place or f"{module}/{path.name}" not in TESTS]
-    every = [one for path in files if given.only in str(path) for one in mutants(path)]
-    chosen = sorted(random.Random(given.seed).sample(range(len(every)), round(given.sample * len(every))))
-    room = given.tests or TESTS[module]
-    fate, took = outcome(None, room, 3600)
+def _test_package(module: str, options: argparse.Namespace) -> None:
+    location = SOURCE / "unmissed" / module
+    files = [location] if location.is_file() else sorted(location.glob("*.py"))
+    files = [path for path in files if path == location or f"{module}/{path.name}" not in TESTS]
+    every = [one for path in files if options.only in str(path) for one in mutants(path)]
+    chosen = sorted(random.Random(options.seed).sample(range(len(every)), round(options.sample * len(every))))
+    tests_of_package = options.tests or TESTS[module]
+    fate, took = outcome(None, tests_of_package, 3600)
     if fate != "survived":
         raise SystemExit(f"{module}: its tests fail without any change")
     _say(f"{module}: {len(chosen)} of {len(every)} changes; its tests take {took:.0f} s")
     counts = dict.fromkeys(("killed", "timed out", "survived"), 0)
     for number in chosen:
-        tests = nearest_first(room, every[number].path)
+        tests = nearest_first(tests_of_package, every[number].path)
         fate, _ = outcome(every[number], tests, 60 + 5 * took)
         if fate == "survived":  # the few examples of a property; now all of them
             fate, _ = outcome(every[number], tests, 600 + 20 * took, quick=False)

@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from unmissed.archive import (
     MANIFEST,
+    atomic_folder,
     below,
     checksum,
     open_archive,
@@ -20,7 +21,6 @@ from unmissed.archive import (
     write_json,
     write_manifest,
     write_text,
-    written_aside,
 )
 from unmissed.errors import InputError
 
@@ -78,8 +78,8 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_appears_only_when_it_is_whole(tmp_path):
-    with written_aside(tmp_path / "deep" / "one") as aside:
+def test_a_folder_appears_only_when_it_is_complete(tmp_path):
+    with atomic_folder(tmp_path / "deep" / "one") as aside:
         (aside / "part").touch()
         assert not (tmp_path / "deep" / "one").exists()
         assert aside.parent == tmp_path / "deep"
@@ -110,13 +110,13 @@ def test_rights_follow_the_umask_which_is_not_touched(tmp_path, monkeypatch, mas
         assert stat.S_IMODE(path.stat().st_mode) == mode & ~mask
 
 
-def test_every_changed_byte_is_found_when_checksums_are_asked_for(tmp_path):
+def test_every_changed_byte_is_detected_with_verify(tmp_path):
     folder = tmp_path / "one"
     write_archive(folder, {"a": np.arange(4, dtype=np.uint8)}, kind="box")
     manifest = read_manifest(folder, "box")
-    whole = (folder / "a.npy").read_bytes()
-    for at in range(len(whole)):
-        (folder / "a.npy").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    content = (folder / "a.npy").read_bytes()
+    for at in range(len(content)):
+        (folder / "a.npy").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         with pytest.raises(InputError, match=r"a\.npy: does not match its checksum"):
             open_arrays(folder, manifest, verify=True)
 
@@ -125,11 +125,11 @@ def test_damage_is_named(tmp_path):
     folder = tmp_path / "one"
     write_archive(folder, {"a": np.arange(4)}, kind="box")
     manifest = read_manifest(folder, "box")
-    whole = (folder / "a.npy").read_bytes()
-    (folder / "a.npy").write_bytes(whole[:-1])
-    with pytest.raises(InputError, match=rf"a\.npy: has {len(whole) - 1} bytes, its manifest says {len(whole)}"):
+    content = (folder / "a.npy").read_bytes()
+    (folder / "a.npy").write_bytes(content[:-1])
+    with pytest.raises(InputError, match=rf"a\.npy: has {len(content) - 1} bytes, its manifest says {len(content)}"):
         open_arrays(folder, manifest)
-    (folder / "a.npy").write_bytes(b"x" * len(whole))
+    (folder / "a.npy").write_bytes(b"x" * len(content))
     with pytest.raises(InputError, match=r"a\.npy: not a readable array"):
         open_arrays(folder, manifest)
     (folder / "a.npy").unlink()
@@ -149,13 +149,13 @@ def test_damage_is_named(tmp_path):
         {"arrays": {".a": entry}},
         {"arrays": {"a.b": entry}},
     ):
-        (folder / "a.npy").write_bytes(whole)
+        (folder / "a.npy").write_bytes(content)
         with pytest.raises(InputError, match="damaged"):
             open_arrays(folder, broken)
 
 
 @pytest.mark.parametrize("change", [{"note": "b"}, {"more": 1}, {"sha256": "0"}])
-def test_a_manifest_that_was_changed_is_refused_whether_checksums_are_asked_for_or_not(tmp_path, change):
+def test_a_manifest_that_was_changed_is_refused_with_or_without_verify(tmp_path, change):
     write_archive(tmp_path / "one", {"a": np.arange(4)}, kind="box", note="a")
     manifest = json.loads((tmp_path / "one" / MANIFEST).read_text())
     write_json(tmp_path / "one" / MANIFEST, {**manifest, **change})
@@ -168,16 +168,16 @@ def test_a_manifest_that_was_changed_is_refused_whether_checksums_are_asked_for_
 def test_every_changed_byte_of_a_manifest_is_found_or_means_nothing(tmp_path):
     folder = tmp_path / "one"
     write_archive(folder, {"a": np.arange(4, dtype=np.uint8)}, kind="box", note="b")
-    facts, _ = open_archive(folder, "box", verify=True)
-    whole = (folder / MANIFEST).read_bytes()
-    for at in range(len(whole)):
-        (folder / MANIFEST).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    metadata, _ = open_archive(folder, "box", verify=True)
+    content = (folder / MANIFEST).read_bytes()
+    for at in range(len(content)):
+        (folder / MANIFEST).write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         try:
-            assert open_archive(folder, "box", verify=True)[0] == facts
+            assert open_archive(folder, "box", verify=True)[0] == metadata
         except InputError:
             pass
         else:
-            assert whole[at] in b" \n", "only blanks may change without a word"
+            assert content[at] in b" \n", "only blanks may change without a word"
 
 
 def test_a_manifest_without_its_checksum_does_not_verify(tmp_path):
@@ -235,7 +235,7 @@ def test_a_folder_of_another_kind_is_refused(tmp_path):
         read_manifest(tmp_path, "box")
 
 
-def test_text_is_replaced_whole_or_not_at_all(tmp_path):
+def test_text_is_replaced_atomically(tmp_path):
     path = tmp_path / "a.txt"
     write_text(path, "old")
     with pytest.raises(UnicodeEncodeError):

@@ -1,5 +1,6 @@
-"""The kernel decorator: where compiled code is kept, when it is used again, and that nothing depends on it."""
+"""The kernel decorator: where compiled code is cached, when it is reused, and that results do not depend on it."""
 
+import ast
 import ctypes
 import os
 import shutil
@@ -24,7 +25,7 @@ COUNT = """
 import sys
 import numpy as np
 from unmissed._jit import cache_folder
-from unmissed.kernels.arrange import count_features
+from unmissed.numerics.csr import count_features
 
 counts = np.zeros(3, np.int64)
 count_features(np.array([0, 2, 2], np.int32), counts)
@@ -34,48 +35,48 @@ print(cache_folder(), sum(stats.cache_hits.values()), sum(stats.cache_misses.val
 """
 
 
-def counted(cache_dir, *, prefix=(), powerless=False, said=None, **environment):
-    """Count features in a process of its own; returns the cache's folder, and how often it answered and did not.
+def counted(cache_dir, *, prefix=(), without_dac_override=False, warning=None, **environment):
+    """Count features in a new process; return the cache folder and the numbers of cache hits and misses.
 
-    `said` is what a warning has to say once; without it there may be none. `powerless` binds root, too, to the rights
-    of files.
+    `warning` is a part of the only warning that is expected; None means no warning. `without_dac_override` subjects
+    root, too, to file permissions.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     done = subprocess.run(
         [*prefix, sys.executable, "-c", COUNT],
         env={**inherited, "UNMISSED_CACHE_DIR": str(cache_dir), **environment},
-        preexec_fn=_drop_override if powerless else None,
+        preexec_fn=_drop_override if without_dac_override else None,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("RuntimeWarning") == (said is not None), done.stderr
-    assert said is None or said in done.stderr
+    assert done.stderr.count("RuntimeWarning") == (warning is not None), done.stderr
+    assert warning is None or warning in done.stderr
     folder, hits, misses = done.stdout.rsplit(maxsplit=2)
     return folder, int(hits), int(misses)
 
 
 def _drop_override():
-    """Have the next program start without the capability to override the rights of files; others never had it."""
+    """Drop CAP_DAC_OVERRIDE from the bounding set, so that file permissions apply to root."""
     drop_from_bounding_set, dac_override = 24, 1
     ctypes.CDLL(None).prctl(drop_from_bounding_set, dac_override, 0, 0, 0)
 
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """A copy of the package's sources that may be changed."""
+    """A copy of the package's sources that a test may change."""
     copy = tmp_path / "unmissed"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(_jit, "_ROOT", copy)
     return copy
 
 
-def test_a_change_of_any_source_that_kernels_are_made_of_names_another_folder(sources):
+def test_a_change_of_any_kernel_source_changes_the_cache_folder(sources):
     before = _jit.source_digest()
     assert before == _jit.source_digest(), "the same sources, the same name"
-    parts = [*sources.glob("kernels/*.py"), *sources.glob("losses/*.py"), sources / "_jit.py", sources / "_sealed.py"]
-    assert len(parts) > 10
+    parts = _jit.kernel_sources()
+    assert len(parts) > 40
     for path in parts:
         text = path.read_bytes()
         path.write_bytes(text + b"\n# another line\n")
@@ -84,31 +85,31 @@ def test_a_change_of_any_source_that_kernels_are_made_of_names_another_folder(so
     assert _jit.source_digest() == before
 
 
-def test_a_new_a_renamed_and_a_removed_source_name_another_folder(sources):
+def test_a_new_a_renamed_and_a_removed_source_change_the_cache_folder(sources):
     digests = [_jit.source_digest()]
-    new = sources / "kernels" / "new.py"
-    new.write_text("ONE = 1\n")
+    new = sources / "numerics" / "new.py"
+    new.write_text("from unmissed._jit import kernel\n")
     digests.append(_jit.source_digest())
-    new.rename(sources / "kernels" / "newer.py")
+    new.rename(sources / "numerics" / "newer.py")
     digests.append(_jit.source_digest())
-    (sources / "kernels" / "arrange.py").unlink()
+    (sources / "numerics" / "csr.py").unlink()
     digests.append(_jit.source_digest())
     assert len(set(digests)) == 4
 
 
-def test_a_change_of_another_source_keeps_the_folder(sources):
+def test_a_change_of_another_source_keeps_the_cache_folder(sources):
     before = _jit.source_digest()
     (sources / "cli" / "app.py").write_text("")
     assert _jit.source_digest() == before
 
 
-def test_compiled_code_goes_where_the_variable_says(tmp_path, monkeypatch):
+def test_compiled_code_goes_to_the_folder_of_the_environment_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path))
     assert _jit.cache_home() == tmp_path
     assert _jit.cache_folder.__wrapped__() == tmp_path / "kernels" / _jit.source_digest()
 
 
-@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have their own places")
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have their own cache folders")
 def test_compiled_code_goes_to_the_users_cache_folder_otherwise(tmp_path, monkeypatch):
     monkeypatch.delenv("UNMISSED_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -122,22 +123,23 @@ def test_a_second_process_loads_what_the_first_one_compiled(tmp_path):
     folder, hits, misses = counted(tmp_path)
     assert Path(folder).parent == tmp_path / "kernels"
     assert (hits, misses) == (0, 1)
-    assert any(Path(folder).rglob("arrange.count_features*.nbc")), "machine code is in the folder"
+    assert any(Path(folder).rglob("csr.count_features*.nbc")), "machine code is in the folder"
     assert counted(tmp_path) == (folder, 1, 0)
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    told = f"no folder for compiled kernels: [Errno 20] Not a directory: '{file}/below'; kernels are compiled each time"
-    assert counted(file / "below", said=told) == ("None", 0, 1), "compiled, and kept nowhere"
+    reason = f"no folder for compiled kernels: [Errno 20] Not a directory: '{file}/below'"
+    warned = f"{reason}; kernels are compiled in every process"
+    assert counted(file / "below", warning=warned) == ("None", 0, 1), "compiled, and not cached"
 
 
-@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have their own places")
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="these have their own cache folders")
 def test_without_a_home_one_warning_says_what_to_do(tmp_path):
     (tmp_path / "file").write_text("")
     homeless = {"HOME": str(tmp_path / "file" / "home"), "XDG_CACHE_HOME": ""}
-    assert counted("", said="Set UNMISSED_CACHE_DIR", **homeless) == ("None", 0, 1)
+    assert counted("", warning="Set UNMISSED_CACHE_DIR", **homeless) == ("None", 0, 1)
 
 
 def contents(folder):
@@ -146,13 +148,13 @@ def contents(folder):
 
 @contextmanager
 def read_only(folder):
-    """Take the right to write; give it back in the end, or nobody could clean up."""
+    """Remove write permission, and restore it at the end so that pytest can clean up."""
     entries = (folder, *folder.rglob("*"))
-    for place in entries:
-        place.chmod(0o555 if place.is_dir() else 0o444)
+    for path in entries:
+        path.chmod(0o555 if path.is_dir() else 0o444)
     yield
-    for place in entries:
-        place.chmod(0o755)
+    for path in entries:
+        path.chmod(0o755)
 
 
 @linux
@@ -160,25 +162,25 @@ def test_a_read_only_cache_is_used_and_stays_as_it_is(tmp_path):
     folder, *_ = counted(tmp_path)
     with read_only(tmp_path):
         before = contents(tmp_path)
-        assert counted(tmp_path, powerless=True) == (folder, 1, 0), "loaded, without a word"
+        assert counted(tmp_path, without_dac_override=True) == (folder, 1, 0), "loaded without a warning"
         assert contents(tmp_path) == before
 
 
 @linux
-def test_what_a_read_only_cache_does_not_hold_is_compiled_and_one_warning_says_so(tmp_path):
+def test_a_cache_miss_in_a_read_only_cache_is_compiled_with_one_warning(tmp_path):
     folder, *_ = counted(tmp_path)
     for file in Path(folder).rglob("*.nbc"):
-        file.write_bytes(rot(file.read_bytes()))
+        file.write_bytes(flip_a_bit(file.read_bytes()))
     with read_only(tmp_path):
         before = contents(tmp_path)
-        assert counted(tmp_path, powerless=True, said="`unmissed compile`") == (folder, 0, 1)
+        assert counted(tmp_path, without_dac_override=True, warning="`unmissed compile`") == (folder, 0, 1)
         assert contents(tmp_path) == before
 
 
 @linux
-def test_a_place_where_no_cache_can_be_made_is_told_once(tmp_path):
+def test_a_folder_where_no_cache_can_be_created_causes_one_warning(tmp_path):
     with read_only(tmp_path):
-        assert counted(tmp_path, powerless=True, said="no folder for compiled kernels")[0] == "None"
+        assert counted(tmp_path, without_dac_override=True, warning="no folder for compiled kernels")[0] == "None"
 
 
 def test_a_cache_on_a_file_system_that_is_mounted_read_only_is_used(tmp_path):
@@ -192,13 +194,13 @@ def test_a_cache_on_a_file_system_that_is_mounted_read_only_is_used(tmp_path):
 
 
 def test_sources_that_only_changed_their_time_load_what_was_compiled(tmp_path):
-    """Layers of an image keep whole seconds only."""
+    """Layers of a container image truncate modification times to seconds."""
     package = tmp_path / "unmissed"
     shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {"PYTHONPATH": str(tmp_path)}
     folder, hits, misses = counted(tmp_path / "cache", **environment)
     assert (hits, misses) == (0, 1)
-    os.utime(package / "kernels" / "arrange.py", (1, 1))
+    os.utime(package / "numerics" / "csr.py", (1, 1))
     assert counted(tmp_path / "cache", **environment) == (folder, 1, 0)
 
 
@@ -210,20 +212,20 @@ def test_a_cache_of_root_is_trusted_by_others_as_the_interpreter_is(tmp_path, mo
     assert _jit.cache_folder.__wrapped__() == folder
 
 
-def rot(raw):
+def flip_a_bit(raw):
     return raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 16]) + raw[len(raw) // 2 + 1 :]
 
 
-def test_a_damaged_cache_is_thrown_away_and_compiled_again(tmp_path):
+def test_a_damaged_cache_is_discarded_and_compiled_again(tmp_path):
     folder, *_ = counted(tmp_path)
     empty, garbage = (lambda raw: b""), (lambda raw: b"garbage" * 99)
-    for suffix, damage in (("nbi", empty), ("nbi", rot), ("nbc", empty), ("nbc", garbage), ("nbc", rot)):
-        files = sorted(Path(folder).rglob(f"arrange.count_features*.{suffix}"))
+    for suffix, damage in (("nbi", empty), ("nbi", flip_a_bit), ("nbc", empty), ("nbc", garbage), ("nbc", flip_a_bit)):
+        files = sorted(Path(folder).rglob(f"csr.count_features*.{suffix}"))
         assert files
         for file in files:
             file.write_bytes(damage(file.read_bytes()))
         assert counted(tmp_path) == (folder, 0, 1), "compiled again"
-    assert counted(tmp_path) == (folder, 1, 0), "and whole again"
+    assert counted(tmp_path) == (folder, 1, 0), "and complete again"
 
 
 def test_files_in_the_way_of_the_cache_are_no_error(tmp_path):
@@ -231,47 +233,47 @@ def test_files_in_the_way_of_the_cache_are_no_error(tmp_path):
     for file in list(Path(folder).rglob("*.nb?")):
         file.unlink()
         file.mkdir()
-    assert counted(tmp_path, said="cannot be kept") == (folder, 0, 1)
+    assert counted(tmp_path, warning="cannot be kept") == (folder, 0, 1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs owners and rights")
-@pytest.mark.parametrize("place", ["cache", "cache/kernels", "cache/kernels/*"])
-def test_a_folder_that_others_may_write_to_is_not_used_and_one_warning_says_so(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("path", ["cache", "cache/kernels", "cache/kernels/*"])
+def test_a_folder_that_others_may_write_to_is_not_used_and_one_warning_says_so(tmp_path, monkeypatch, path):
     monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path / "cache"))
     folder = _jit.cache_folder.__wrapped__()
     assert folder is not None
-    (open_folder,) = tmp_path.glob(place)
+    (open_folder,) = tmp_path.glob(path)
     for mode in (0o777, 0o770, 0o1777):
         open_folder.chmod(mode)
-        with pytest.warns(RuntimeWarning, match=f"{open_folder.name}: not yours alone") as told:
+        with pytest.warns(RuntimeWarning, match=f"{open_folder.name}: owned or writable by another user") as warned:
             assert _jit.cache_folder.__wrapped__() is None
-        assert len(told) == 1
+        assert len(warned) == 1
     open_folder.chmod(0o755)
     assert _jit.cache_folder.__wrapped__() == folder
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs to give a folder away")
-@pytest.mark.parametrize("place", ["", "cache", "cache/kernels", "cache/kernels/*"])
-def test_a_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("path", ["", "cache", "cache/kernels", "cache/kernels/*"])
+def test_a_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch, path):
     monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path / "home" / "cache"))
     assert _jit.cache_folder.__wrapped__() is not None
-    (given,) = (tmp_path / "home").glob(place) if place else [tmp_path / "home"]
-    os.chown(given, 12345, 12345)
-    with pytest.warns(RuntimeWarning, match="not yours alone"):
+    (folder,) = (tmp_path / "home").glob(path) if path else [tmp_path / "home"]
+    os.chown(folder, 12345, 12345)
+    with pytest.warns(RuntimeWarning, match="owned or writable by another user"):
         assert _jit.cache_folder.__wrapped__() is None
 
 
-def test_a_link_is_judged_by_where_it_leads(tmp_path, monkeypatch):
+def test_a_symbolic_link_is_checked_at_its_target(tmp_path, monkeypatch):
     (tmp_path / "there").mkdir(mode=0o700)
     (tmp_path / "cache").symlink_to(tmp_path / "there")
     monkeypatch.setenv("UNMISSED_CACHE_DIR", str(tmp_path / "cache"))
     assert _jit.cache_folder.__wrapped__() is not None
     (tmp_path / "there").chmod(0o777)
-    with pytest.warns(RuntimeWarning, match="there: not yours alone"):
+    with pytest.warns(RuntimeWarning, match="there: owned or writable by another user"):
         assert _jit.cache_folder.__wrapped__() is None
 
 
-def test_kernels_are_plain_functions_when_compilation_is_off(tmp_path):
+def test_kernels_are_python_functions_when_compilation_is_off(tmp_path):
     script = COUNT.partition("stats =")[0] + "assert type(count_features).__name__ == 'function'"
     environment = {**os.environ, "UNMISSED_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
@@ -288,11 +290,11 @@ def test_the_decorator_leaves_numbas_own_settings_as_they_were(tmp_path, monkeyp
 def test_threads_that_call_a_kernel_first_find_the_kernels_that_it_calls(monkeypatch):
     slow = threading.Event()
 
-    def make_slowly(function):
+    def compile_slowly(function):
         slow.wait(0.2)
         return function
 
-    monkeypatch.setitem(globals(), "_inner", _jit.Deferred(_double, make_slowly))
+    monkeypatch.setitem(globals(), "_inner", _jit.Deferred(_double, compile_slowly))
     outer = _jit.Deferred(_calls_inner, lambda function: function)
     with ThreadPoolExecutor(4) as threads:
         kinds = list(threads.map(lambda _: outer(), range(4)))
@@ -315,3 +317,15 @@ def _double(x):
 
 def _divide(a, b):
     return a / b
+
+
+def test_the_digest_covers_every_module_that_kernels_import_from():
+    covered = set(_jit.kernel_sources())
+    for path in covered - {ROOT / "_jit.py", ROOT / "_sealed.py"}:
+        if "@kernel(" not in path.read_text(encoding="utf-8"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unmissed."):
+                module = ROOT.parent.joinpath(*node.module.split("."))
+                files = {module.with_suffix(".py"), *(module / f"{one.name}.py" for one in node.names)}
+                assert files & covered or not any(one.exists() for one in files), f"{path}: {node.module}"

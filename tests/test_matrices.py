@@ -87,7 +87,7 @@ def test_half_floats_are_widened_and_foreign_byte_orders_read():
     assert check_X(np.eye(2, dtype=np.float16)).nnz == 2
 
 
-def test_room_for_further_entries_is_left_out():
+def test_spare_capacity_is_dropped():
     X = sparse.csr_matrix(np.eye(2, dtype=np.float32))
     X.data, X.indices = np.array([1, 2, 9], np.float32), np.array([0, 1, 700], np.int32)
     assert check_X(X).toarray().tolist() == [[1, 0], [0, 2]]
@@ -108,14 +108,14 @@ def test_a_negative_index_of_few_bits_is_refused_though_it_reads_as_a_small_unsi
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
-def test_indices_and_pointers_of_any_whole_type_are_read(form, dtype):
+def test_indices_and_pointers_of_any_integer_dtype_are_read(form, dtype):
     matrix, dense = example(form)
     matrix.indices, matrix.indptr = matrix.indices.astype(dtype), matrix.indptr.astype(dtype)
     np.testing.assert_array_equal(check_X(matrix).toarray(), dense)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_pointers_whose_differences_wrap_around_do_not_rise(dtype):
+def test_pointers_whose_differences_overflow_are_not_sorted(dtype):
     wild = np.array([0, np.iinfo(dtype).max, -2, 5], dtype)
     assert (np.diff(wild) >= 0).all(), "this is what differences say"
     assert not rises(wild)
@@ -178,8 +178,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_would_lead_compiled_code_astray_is_refused(case):
-    with pytest.raises(InputError, match="X is not a sound sparse matrix"):
+def test_arrays_that_are_unsafe_for_kernels_are_refused(case):
+    with pytest.raises(InputError, match="X is not a valid sparse matrix"):
         check_X(BROKEN[case])
 
 
@@ -198,8 +198,8 @@ ASTRAY = sparse.csr_matrix((np.ones(1), [10**8], [0, 1]), shape=(1, 3))
         lambda: named.hinge().value(ASTRAY, np.zeros((1, 3))),
     ],
 )
-def test_every_door_looks_at_its_matrix(use):
-    with pytest.raises(InputError, match="sound sparse matrix: it holds the index 100000000; expected 0 to 2"):
+def test_every_entry_point_validates_its_matrix(use):
+    with pytest.raises(InputError, match="valid sparse matrix: it holds the index 100000000; expected 0 to 2"):
         use()
 
 
@@ -219,11 +219,11 @@ def test_what_is_no_matrix_is_refused(wrong):
 def test_lists_that_lie_are_refused():
     X, _ = example("lil")
     X.rows[0] = [1, 10**6]
-    with pytest.raises(InputError, match="sound"):
+    with pytest.raises(InputError, match="valid sparse matrix"):
         check_X(X)
     for rows in ([1, 2, 3], [1], [1, "a"], [1, 2**70], 7):
         X.rows[0] = rows
-        with pytest.raises(InputError, match="sound"):
+        with pytest.raises(InputError, match="valid sparse matrix"):
             check_X(X)
 
 

@@ -1,4 +1,4 @@
-"""The package as a whole: what it imports, what it offers, and that it says its version everywhere."""
+"""The package: its imports, its public names and its version."""
 
 import importlib
 import pkgutil
@@ -13,11 +13,11 @@ import pytest
 import unmissed
 
 HEAVY = {"jinja2", "matplotlib", "numba", "numpy", "rich", "scipy", "sklearn", "torch", "typer"}
-ROOMS = ["data", "execution", "losses", "metrics", "models", "propensity", "runs", "solvers", "studies"]
+PACKAGES = ["data", "execution", "losses", "metrics", "models", "numerics", "propensity", "runs", "studies"]
 
 
 def imported_by(statement):
-    """Run a statement in a process of its own; returns the libraries it imported."""
+    """Run a statement in a new process; return the libraries that it imported."""
     script = f"import sys\n{statement}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
@@ -41,8 +41,8 @@ def test_the_losses_need_no_torch_and_no_compiler():
 
 
 def test_nothing_but_the_network_of_the_study_and_the_torch_losses_imports_torch():
-    rooms = ", ".join(f"unmissed.{room}" for room in ROOMS)
-    assert "torch" not in imported_by(f"import {rooms}")
+    names = ", ".join(f"unmissed.{package}" for package in PACKAGES)
+    assert "torch" not in imported_by(f"import {names}")
 
 
 @pytest.mark.parametrize("name", unmissed.__all__)
@@ -51,14 +51,14 @@ def test_every_public_name_of_the_package_resolves(name):
     assert name in dir(unmissed)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_public_name_of_a_room_resolves_and_is_documented(room):
-    module = importlib.import_module(f"unmissed.{room}")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_of_a_package_resolves_and_is_documented(package):
+    module = importlib.import_module(f"unmissed.{package}")
     assert module.__doc__
     for name in getattr(module, "__all__", []):
         value = getattr(module, name)
         is_alias = typing.get_origin(value) is not None  # such as a Literal, which has no docstring of its own
-        assert is_alias or not callable(value) or value.__doc__, f"{room}.{name} has no docstring"
+        assert is_alias or not callable(value) or value.__doc__, f"{package}.{name} has no docstring"
 
 
 def test_an_unknown_name_is_an_attribute_error():

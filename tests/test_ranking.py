@@ -10,7 +10,7 @@ from unmissed.ranking import Ranking
 
 @st.composite
 def listed(draw):
-    """Draw distinct labels with many ties among their scores, and empty places anywhere."""
+    """Draw distinct labels with many ties among their scores, and padding anywhere."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n_samples, k = draw(st.integers(0, 6)), draw(st.integers(1, 8))
     labels = np.stack([rng.permutation(12)[:k] for _ in range(n_samples)]) if n_samples else np.empty((0, k), int)
@@ -20,7 +20,7 @@ def listed(draw):
 
 
 @given(listed())
-def test_sorting_gives_score_falling_ties_by_label_rising_and_empty_places_last(case):
+def test_sort_orders_by_descending_score_then_ascending_label_with_padding_last(case):
     labels, scores = case
     ranking = Ranking.sort(labels, scores)
     assert ranking.labels.dtype == np.int32
@@ -53,7 +53,7 @@ def test_the_order_is_that_of_the_scores_as_given_where_float32_cannot_tell_them
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.booleans()), min_size=1, max_size=12))
 def test_near_ties_of_any_kind_keep_the_finer_order(entries):
-    scores = np.array([whole + 1e-13 * fine for whole, fine, _ in entries])
+    scores = np.array([coarse + 1e-13 * fine for coarse, fine, _ in entries])
     labels = np.where([empty for *_, empty in entries], -1, np.arange(len(entries))[::-1])
     ranking = Ranking.sort(labels[None], scores[None])
     expected = sorted((-score, label) for score, label in zip(scores, labels, strict=True) if label >= 0)
@@ -62,16 +62,16 @@ def test_near_ties_of_any_kind_keep_the_finer_order(entries):
     np.testing.assert_allclose(kept, [-score for score, _ in expected], rtol=1e-5, atol=1e-5)
 
 
-def test_true_ties_of_float64_scores_stand_in_rising_order_of_label():
+def test_ties_of_float64_scores_are_ordered_by_ascending_label():
     ranking = Ranking.sort([[3, 1, 2]], np.full((1, 3), 1 / 3))
     assert ranking.labels.tolist() == [[1, 2, 3]]
     assert len(set(ranking.scores[0].tolist())) == 1
 
 
 @given(st.integers(0, 2**32), st.integers(1, 7), st.booleans())
-def test_a_score_matrix_sparse_or_dense_gives_its_best_labels(seed, k, whole):
+def test_a_score_matrix_sparse_or_dense_gives_its_best_labels(seed, k, integers):
     rng = np.random.default_rng(seed)
-    scores = rng.integers(-3, 4, size=(6, 5)) if whole else rng.normal(size=(6, 5))
+    scores = rng.integers(-3, 4, size=(6, 5)) if integers else rng.normal(size=(6, 5))
     missing = rng.random(scores.shape) < 0.3
     stored = sparse.csr_matrix((scores[~missing], np.nonzero(~missing)), shape=scores.shape)  # zeros stay stored
     dense = np.where(missing, -np.inf, scores)
@@ -86,11 +86,11 @@ def test_a_score_matrix_sparse_or_dense_gives_its_best_labels(seed, k, whole):
         np.testing.assert_allclose(ranking.scores, np.where(expected < 0, -np.inf, found), rtol=1e-6)
 
 
-def test_a_tall_score_matrix_is_ranked_some_rows_at_a_time(monkeypatch):
+def test_a_dense_score_matrix_is_ranked_in_blocks_of_rows(monkeypatch):
     scores = np.random.default_rng(0).normal(size=(23, 5))
-    whole = Ranking.from_scores(scores, 3)
-    monkeypatch.setattr("unmissed.ranking._AT_ONCE", 20)
-    np.testing.assert_array_equal(Ranking.from_scores(scores, 3).labels, whole.labels)
+    expected = Ranking.from_scores(scores, 3)
+    monkeypatch.setattr("unmissed.ranking._BLOCK_SCORES", 20)
+    np.testing.assert_array_equal(Ranking.from_scores(scores, 3).labels, expected.labels)
 
 
 def test_near_ties_of_a_score_matrix_keep_their_order():
@@ -111,7 +111,7 @@ def test_near_ties_of_a_score_matrix_keep_their_order():
 def test_what_is_no_score_matrix_is_refused(scores, message):
     with pytest.raises(InputError, match=message):
         Ranking.from_scores(scores, 1)
-    with pytest.raises(InputError, match="at least 1 place"):
+    with pytest.raises(InputError, match="at least 1 position"):
         Ranking.from_scores(np.zeros((1, 1)), 0)
 
 
@@ -124,7 +124,7 @@ def test_a_tensor_of_scores_is_ranked_whatever_its_dtype(dtype):
     np.testing.assert_array_equal(found.scores, expected.scores)
 
 
-def test_labels_as_listed_keep_their_order_and_lower_only_what_stands_against_it():
+def test_labels_as_listed_keep_their_order_and_only_contradicting_scores_are_lowered():
     ranking = Ranking.as_listed([[3, 1, 2, -1]], [[0.5, 0.5, 0.5, -np.inf]])
     assert ranking.labels.tolist() == [[3, 1, 2, -1]]
     below = np.nextafter(np.float32(0.5), np.float32(0))
@@ -169,12 +169,12 @@ def test_a_damaged_digest_is_refused(tmp_path, digest):
         Ranking.load(tmp_path / "r.npz")
 
 
-def test_scores_may_be_whole_numbers():
+def test_scores_may_be_integers():
     assert Ranking.sort([[0, 1]], [[1, 2]]).labels.tolist() == [[1, 0]]
 
 
 @given(listed(), st.integers(1, 9))
-def test_the_first_places_are_the_first_places(case, k):
+def test_top_keeps_the_first_positions(case, k):
     ranking = Ranking.sort(*case)
     np.testing.assert_array_equal(ranking.top(k).labels, ranking.labels[:, :k])
     assert ranking.top(k).k == min(k, ranking.k)
@@ -217,7 +217,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         ([[1, 0]], [[1.0, 1.0]], "row 0 of the ranking is not in order"),
         ([[-1, 0]], [[-np.inf, -np.inf]], "row 0 of the ranking is not in order"),
         ([[3, 3]], [[2.0, 1.0]], "row 0 of the ranking lists label 3 twice"),
-        ([[-1]], [[0.5]], "empty place"),
+        ([[-1]], [[0.5]], "empty position"),
         ([[-2]], [[0.5]], "at least 0"),
         ([[2**32]], [[0.5]], "below 2"),
         ([[0]], [[np.nan]], "not a number"),
@@ -238,8 +238,8 @@ def test_sorting_refuses_labels_that_an_integer_of_32_bits_cannot_hold():
         Ranking.sort(np.array([[0.7]]), [[1.0]])
 
 
-def test_no_place_is_no_ranking():
-    with pytest.raises(InputError, match="at least 1 place"):
+def test_a_ranking_without_positions_is_refused():
+    with pytest.raises(InputError, match="at least 1 position"):
         Ranking.sort([[0]], [[1.0]]).top(0)
 
 
@@ -248,8 +248,8 @@ def test_files_that_hold_no_ranking_are_refused_by_name(tmp_path):
     np.savez(tmp_path / "other.npz", rows=np.arange(3))
     np.save(tmp_path / "array.npy", np.arange(3))
     np.savez(tmp_path / "jumbled.npz", labels=np.array([[0, 1]]), scores=np.array([[1.0, 2.0]]))
-    whole = Ranking.sort([[0]], [[1.0]]).save(tmp_path / "cut.npz").read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    content = Ranking.sort([[0]], [[1.0]]).save(tmp_path / "cut.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
     for name in ("text.npz", "other.npz", "array.npy", "cut.npz"):
         with pytest.raises(InputError, match=f"{name}: not a ranking file"):
             Ranking.load(tmp_path / name)

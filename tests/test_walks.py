@@ -63,11 +63,11 @@ def test_a_grid_search_in_a_pipeline_that_becomes_a_run(capsys):
     assert open_run("topics").suggest("a judge and a court", k=2)[0][0] == "law"
 
 
-def test_another_systems_scores_beside_ours_with_a_paired_interval(capsys):
+def test_scores_of_another_system_compared_with_ours_by_a_paired_interval(capsys):
     printed, names = walk("walk_scores.md", capsys)
     assert "ours.npz" in printed[-1]
     difference = names["difference"]["P@1"]
     words = ["evaluate", "ours.npz", "--truth", "corpus/test", "--train", "ours", "--against", "other.npz", "--json"]
-    told = json.loads(said(capsys, *words))["differences"]["P@1"]
-    assert told["value"] == pytest.approx(difference.value)
-    assert told["low"] < told["value"] < told["high"]
+    printed_difference = json.loads(said(capsys, *words))["differences"]["P@1"]
+    assert printed_difference["value"] == pytest.approx(difference.value)
+    assert printed_difference["low"] < printed_difference["value"] < printed_difference["high"]

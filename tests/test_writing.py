@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all: after a kill, a power cut, and beside other writers."""
+"""Atomic writing: files and folders are complete or absent after a kill, a power failure, and among writers."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from unmissed.archive import write_archive, write_text
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece
-from unmissed.writing import exchange, file_aside, make_folder, remove_stale, scratch_folder, written_aside
+from unmissed.writing import atomic_file, atomic_folder, exchange, make_folder, remove_stale, temporary_folder
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and locks")
 
@@ -63,8 +63,8 @@ def test_a_file_is_flushed_before_its_rename_and_the_folder_after_it(tmp_path, c
 
 WRITE_FOREVER = """
 import sys, time
-from unmissed.writing import file_aside, written_aside
-with written_aside(sys.argv[1]) as folder, file_aside(sys.argv[2]) as stream:
+from unmissed.writing import atomic_file, atomic_folder
+with atomic_folder(sys.argv[1]) as folder, atomic_file(sys.argv[2]) as stream:
     (folder / "part").touch()
     print("ready", flush=True)
     time.sleep(600)
@@ -100,8 +100,8 @@ def test_many_writers_of_one_name_do_not_take_each_other_for_dead(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "149"
 
 
-def test_a_scratch_folder_goes_in_the_end(tmp_path):
-    with scratch_folder(tmp_path / "new" / "x") as folder:
+def test_a_temporary_folder_is_removed_in_the_end(tmp_path):
+    with temporary_folder(tmp_path / "new" / "x") as folder:
         (folder / "file").touch()
         assert folder.parent == tmp_path / "new"
     assert list((tmp_path / "new").iterdir()) == []
@@ -109,10 +109,10 @@ def test_a_scratch_folder_goes_in_the_end(tmp_path):
 
 def test_a_target_of_the_same_bytes_stays_and_another_is_refused(tmp_path):
     def write(text):
-        with written_aside(tmp_path / "folder", keep_same=True) as folder:
+        with atomic_folder(tmp_path / "folder", keep_same=True) as folder:
             (folder / "deep").mkdir()
             (folder / "deep" / "file").write_text(text)
-        with file_aside(tmp_path / "file", keep_same=True) as stream:
+        with atomic_file(tmp_path / "file", keep_same=True) as stream:
             stream.write(text.encode())
 
     write("one")
@@ -123,7 +123,7 @@ def test_a_target_of_the_same_bytes_stays_and_another_is_refused(tmp_path):
         write("two")
     with (
         pytest.raises(InputError, match="file: exists already and holds something else"),
-        file_aside(tmp_path / "file", keep_same=True) as stream,
+        atomic_file(tmp_path / "file", keep_same=True) as stream,
     ):
         stream.write(b"two")
     (tmp_path / "folder" / "more").touch()

@@ -1,1 +1,1 @@
-"""One adapter a peer."""
+"""Adapters of other systems, one module per system."""

@@ -102,13 +102,13 @@ def pecos(python: str, X: Any, positives: Positives) -> Trained:
 
 def floor(X: Any, positives: Positives) -> Trained:
     """Nothing is learned: one pass over X for all labels, in lanes, is what any method must at least do."""
-    from unmissed.kernels.vectors import LANES
-    from unmissed.solvers.design import lay_out
-    from unmissed.solvers.passes import Passes
-    from unmissed.solvers.rounded import Rounded
+    from unmissed.models.linear.design import lay_out
+    from unmissed.models.linear.dismec.passes import Passes
+    from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
+    from unmissed.numerics.simd import LANES
 
     design = lay_out(X, bias=True, seed=0)
-    passes = Passes(design, Rounded(design))
+    passes = Passes(design, QuantizedRows(design))
     weights = np.full((LANES, design.n_features), -1e-3, np.float32)  # written, so that each page is memory of its own
     nobody = np.empty(0, np.int32)
     labels = [
@@ -125,8 +125,8 @@ def floor(X: Any, positives: Positives) -> Trained:
 
 def ours(X: Any, positives: Positives, tol: float) -> Trained:
     """Our solver on one thread, compiled; weights as they are before pruning."""
-    from unmissed.solvers.design import LabelBlock
-    from unmissed.solvers.squared_hinge import SquaredHinge
+    from unmissed.models.linear.design import LabelBlock
+    from unmissed.models.linear.dismec.solver import SquaredHinge
 
     solver = SquaredHinge(tol=tol, prune=0.0)
     ones = np.ones(len(positives))
@@ -146,5 +146,5 @@ def ours(X: Any, positives: Positives, tol: float) -> Trained:
 
 def pecos_version(python: str) -> str:
     """The version of PECOS in an environment of its own."""
-    ask = "from importlib.metadata import version; print(version('libpecos'))"
-    return subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
+    script = "from importlib.metadata import version; print(version('libpecos'))"
+    return subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout.strip()

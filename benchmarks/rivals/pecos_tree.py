@@ -1,4 +1,4 @@
-"""PECOS's label tree in an environment of its own: trained, then asked for five labels, one thread, a beam of 10."""
+"""PECOS's label tree in an environment of its own: trained, then queried for five labels, one thread, a beam of 10."""
 
 import json
 import subprocess
@@ -34,10 +34,10 @@ def rank(rows):
     return time.process_time() - begin, found
 rank(X_test[:64])
 seconds, found = rank(X_test)
-alone = [rank(X_test[row])[0] for row in range(min(200, X_test.shape[0]))]
+single_row = [rank(X_test[row])[0] for row in range(min(200, X_test.shape[0]))]
 first = np.array([row.indices[row.data.argmax()] if row.nnz else -1 for row in found]).tolist()
 out = {"training": trained - begin, "clustering": clustered - begin, "first": first,
-       "rows": X_test.shape[0] / seconds, "alone": 1e3 * float(np.median(alone))}
+       "rows": X_test.shape[0] / seconds, "single_row": 1e3 * float(np.median(single_row))}
 json.dump(out, open(folder + "/out.json", "w"))
 """
 
@@ -49,7 +49,7 @@ class Tree:
     training: float
     clustering: float
     rows: float
-    alone: float
+    single_row: float
     precision: float
 
 

@@ -8,10 +8,10 @@ def heaviest(weighted, k):
     """Return each row's k largest entries, falling, 0 where there are fewer."""
     rows = np.repeat(np.arange(weighted.shape[0]), np.diff(weighted.indptr))
     order = np.lexsort((-weighted.data, rows))
-    place = np.arange(weighted.nnz) - weighted.indptr[:-1][rows]
-    first = place < k
+    position = np.arange(weighted.nnz) - weighted.indptr[:-1][rows]
+    first = position < k
     found = np.zeros((weighted.shape[0], k))
-    found[rows[first], place[first]] = weighted.data[order][first]
+    found[rows[first], position[first]] = weighted.data[order][first]
     return found
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib
 
 from unmissed.reports.demo_page import draw_gains
-from unmissed.studies.demo import run_demo
+from unmissed.studies.demo_study import run_demo
 
 with tempfile.TemporaryDirectory() as folder:
     results, _ = run_demo(folder)

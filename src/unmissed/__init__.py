@@ -1,46 +1,93 @@
 """Extreme multi-label classification when labels are missing."""
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from unmissed._lazy import lazy
+from unmissed._version import __version__
+
+if TYPE_CHECKING:
+    from unmissed.data import Dataset, load, make_corpus
+    from unmissed.errors import InputError, UnmissedError
+    from unmissed.losses import unbiased
+    from unmissed.metrics import evaluate
+    from unmissed.models import (
+        LEML,
+        SLEEC,
+        Bonsai,
+        DiSMEC,
+        FastXML,
+        Parabel,
+        PDSparse,
+        PfastreXML,
+        PfastXML,
+        Popularity,
+        PPDSparse,
+        ProXML,
+        PWDiSMEC,
+        scorer,
+    )
+    from unmissed.propensity import Jain, drop_labels
+    from unmissed.ranking import Ranking
+    from unmissed.runs import load_model, open_run
 
 _PUBLIC = {
-    "Bonsai": "unmissed.models",
-    "Dataset": "unmissed.data",
-    "DiSMEC": "unmissed.models",
-    "FastXML": "unmissed.models",
-    "InputError": "unmissed.errors",
-    "Jain": "unmissed.propensity",
-    "LEML": "unmissed.models",
-    "PDSparse": "unmissed.models",
-    "PPDSparse": "unmissed.models",
-    "PWDiSMEC": "unmissed.models",
-    "Parabel": "unmissed.models",
-    "PfastXML": "unmissed.models",
-    "PfastreXML": "unmissed.models",
-    "Popularity": "unmissed.models",
-    "ProXML": "unmissed.models",
-    "Ranking": "unmissed.ranking",
-    "SLEEC": "unmissed.models",
-    "UnmissedError": "unmissed.errors",
-    "drop_labels": "unmissed.propensity",
-    "evaluate": "unmissed.metrics",
-    "load": "unmissed.data",
-    "load_model": "unmissed.runs",
-    "make_corpus": "unmissed.data",
-    "open_run": "unmissed.runs",
-    "scorer": "unmissed.models.scorer",
-    "unbiased": "unmissed.losses",
+    "Bonsai": "models",
+    "Dataset": "data",
+    "DiSMEC": "models",
+    "FastXML": "models",
+    "InputError": "errors",
+    "Jain": "propensity",
+    "LEML": "models",
+    "PDSparse": "models",
+    "PPDSparse": "models",
+    "PWDiSMEC": "models",
+    "Parabel": "models",
+    "PfastXML": "models",
+    "PfastreXML": "models",
+    "Popularity": "models",
+    "ProXML": "models",
+    "Ranking": "ranking",
+    "SLEEC": "models",
+    "UnmissedError": "errors",
+    "drop_labels": "propensity",
+    "evaluate": "metrics",
+    "load": "data",
+    "load_model": "runs",
+    "make_corpus": "data",
+    "open_run": "runs",
+    "scorer": "models",
+    "unbiased": "losses",
 }
-__all__ = ["__version__", *_PUBLIC]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that the command starts at once."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'unmissed' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+__all__ = [
+    "LEML",
+    "SLEEC",
+    "Bonsai",
+    "Dataset",
+    "DiSMEC",
+    "FastXML",
+    "InputError",
+    "Jain",
+    "PDSparse",
+    "PPDSparse",
+    "PWDiSMEC",
+    "Parabel",
+    "PfastXML",
+    "PfastreXML",
+    "Popularity",
+    "ProXML",
+    "Ranking",
+    "UnmissedError",
+    "__version__",
+    "drop_labels",
+    "evaluate",
+    "load",
+    "load_model",
+    "make_corpus",
+    "open_run",
+    "scorer",
+    "unbiased",
+]
+__getattr__, _ = lazy(__name__, _PUBLIC)
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,13 @@
-"""The `kernel` decorator: Numba's flags and its cache on disk, decided once.
+"""The `kernel` decorator: Numba's compilation flags and its on-disk cache, set in one place.
 
-Numba's cache looks only at the file of the function it compiles, so a changed helper in a sibling file would leave old
-machine code in use. The cache folder is therefore named after a digest of all sources that kernels are made of.
+Numba invalidates cached code only if the file of the compiled function changes, not if a function that it calls changes
+in another file. The cache folder is therefore named after a digest of all kernel sources.
 
-What is in the cache is run. A folder that is not the user's own, or that others may write to, is therefore not used,
-and each file begins with a checksum of the rest: one that is damaged, as after a power cut, is made again.
+Cached code is executed. A folder that belongs to another user, or that others may write to, is therefore not used. Each
+file starts with a checksum, and a damaged file is compiled again.
 
-Importing Numba and loading code takes longer than ranking a sentence. Kernels are therefore made when they are first
-called.
+Importing Numba and loading code takes longer than ranking one sentence. Kernels are therefore compiled or loaded on
+their first call.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ from typing import Any
 
 Function = Callable[..., Any]
 
-_MAKING = threading.RLock()
+_COMPILING = threading.RLock()
 _ROOT = Path(__file__).parent
 
 
 def cache_home() -> Path:
-    """Return the folder under which compiled kernels are kept: `UNMISSED_CACHE_DIR`, or the user's cache folder."""
+    """Return the root of the kernel cache: `UNMISSED_CACHE_DIR`, or the user's cache folder."""
     chosen = os.environ.get("UNMISSED_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -44,12 +44,16 @@ def cache_home() -> Path:
     return base / "unmissed"
 
 
+def kernel_sources() -> list[Path]:
+    """Return every source file that can be compiled: modules that import this one, and the losses."""
+    named = (path for path in _ROOT.rglob("*.py") if b"unmissed._jit" in path.read_bytes())
+    return sorted({*named, *(_ROOT / "losses").glob("*.py"), _ROOT / "_jit.py", _ROOT / "_sealed.py"})
+
+
 def source_digest() -> str:
-    """Return a digest of every source file whose text can end up in machine code."""
+    """Return a digest of the paths and contents of the kernel sources."""
     digest = hashlib.sha256()
-    for path in sorted(
-        [*(_ROOT / "kernels").rglob("*.py"), *(_ROOT / "losses").glob("*.py"), _ROOT / "_jit.py", _ROOT / "_sealed.py"]
-    ):
+    for path in kernel_sources():
         digest.update(path.relative_to(_ROOT).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -57,20 +61,20 @@ def source_digest() -> str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Return the folder of this version's machine code, or None, with a warning, if there is none that can be used.
+    """Return the cache folder of this version, or None, with a warning, if no folder can be used.
 
-    A folder that holds code is used although it cannot be written, as one that came with an image.
+    A read-only folder is used if it holds code, as one in a container image does.
     """
     try:
         folder = cache_home().absolute() / "kernels" / source_digest()
-        for place in reversed((folder, *folder.parents)):
-            if not place.exists():
-                place.mkdir(mode=0o700, exist_ok=True)
-        stranger = _stranger(folder.resolve())
-        if stranger is not None:
+        for path in reversed((folder, *folder.parents)):
+            if not path.exists():
+                path.mkdir(mode=0o700, exist_ok=True)
+        insecure = _writable_by_others(folder.resolve())
+        if insecure is not None:
             _warn_of_no_cache(
-                f"{stranger}: not yours alone, and code in it would be run",
-                "Set UNMISSED_CACHE_DIR to a folder of your own, or take from others the right to write (chmod go-w).",
+                f"{insecure}: owned or writable by another user, and code in it would be executed",
+                "Set UNMISSED_CACHE_DIR to a folder of your own, or remove write permission for others (chmod go-w).",
             )
             return None
         if not any(folder.iterdir()):
@@ -84,99 +88,99 @@ def cache_folder() -> Path | None:
         return None
 
 
-def _warn_of_no_cache(why: str, what_to_do: str) -> None:
-    warnings.warn(f"{why}; kernels are compiled each time. {what_to_do}", RuntimeWarning, stacklevel=3)
+def _warn_of_no_cache(reason: str, advice: str) -> None:
+    warnings.warn(f"{reason}; kernels are compiled in every process. {advice}", RuntimeWarning, stacklevel=3)
 
 
-def _stranger(folder: Path) -> Path | None:
-    """Return the first folder on the way to `folder` in which somebody else could put other files, or None."""
+def _writable_by_others(folder: Path) -> Path | None:
+    """Return the first of the folder and its parents in which another user could replace files, or None."""
     if os.name != "posix":
         return None
-    for depth, place in enumerate((folder, *folder.parents)):
-        facts = place.stat()
-        inside = depth < 3  # the digest's folder, `kernels` and the folder that holds them: nobody else's
-        others = stat.S_IWOTH if facts.st_gid in (os.getegid(), 0) and not inside else stat.S_IWOTH | stat.S_IWGRP
-        if facts.st_uid not in (os.geteuid(), 0) or (
-            facts.st_mode & others and (inside or not facts.st_mode & stat.S_ISVTX)
+    for depth, path in enumerate((folder, *folder.parents)):
+        metadata = path.stat()
+        inside = depth < 3  # the digest folder, `kernels` and the cache root: stricter than parents
+        others = stat.S_IWOTH if metadata.st_gid in (os.getegid(), 0) and not inside else stat.S_IWOTH | stat.S_IWGRP
+        if metadata.st_uid not in (os.geteuid(), 0) or (
+            metadata.st_mode & others and (inside or not metadata.st_mode & stat.S_ISVTX)
         ):
-            return place
+            return path
     return None
 
 
 class Deferred:
-    """A compiled function that is made when it is first called, together with those that its module names.
+    """A function that is compiled on its first call, together with the kernels that its module refers to.
 
-    Compiled code may call other kernels, and Numba must then find these themselves under their names: whatever is
-    deferred in a kernel's module is put there before the kernel is first called.
+    Compiled code may call other kernels, and Numba looks them up by name in the module. All deferred kernels of the
+    module are therefore replaced by compiled ones before the first call.
     """
 
-    def __init__(self, function: Function, make: Callable[[Function], Function]) -> None:
+    def __init__(self, function: Function, compile_function: Callable[[Function], Function]) -> None:
         update_wrapper(self, function)
-        self._function, self._make = function, make
-        self._begun: Function | None = None
-        self._made: Function | None = None  # set last: other threads call it as soon as it is there
+        self._function, self._compile = function, compile_function
+        self._in_progress: Function | None = None
+        self._compiled: Function | None = None  # set last: other threads call it as soon as it is set
 
     def __call__(self, *arguments: Any) -> Any:
-        return (self._made or self.made())(*arguments)
+        return (self._compiled or self.compiled())(*arguments)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # our own before they are set, and what pickle asks for
+        if name.startswith("_"):  # own attributes before they are set, and those that pickle looks up
             raise AttributeError(name)
-        return getattr(self.made(), name)
+        return getattr(self.compiled(), name)
 
-    def made(self) -> Function:
-        """Return the function itself."""
-        with _MAKING:
-            if self._begun is None:
-                self._begun = self._make(self._function)  # before the others, for its module names it too
+    def compiled(self) -> Function:
+        """Return the compiled function."""
+        with _COMPILING:
+            if self._in_progress is None:
+                self._in_progress = self._compile(self._function)  # before the others: its module refers to it, too
                 _replace_deferred(self._function.__globals__)
-                self._made = self._begun
-            return self._begun
+                self._compiled = self._in_progress
+            return self._in_progress
 
 
 def _replace_deferred(names: dict[str, Any]) -> None:
-    """Put kernels in the place of deferred ones, in a module and in our modules that it names."""
+    """Replace deferred kernels by compiled ones, in a module's namespace and in modules of this package it imports."""
     modules = [one for one in names.values() if isinstance(one, ModuleType) and one.__name__.startswith("unmissed.")]
-    for held in (names, *map(vars, modules)):
-        held |= {name: one.made() for name, one in held.items() if isinstance(one, Deferred)}
+    for namespace in (names, *map(vars, modules)):
+        namespace |= {name: one.compiled() for name, one in namespace.items() if isinstance(one, Deferred)}
 
 
 _KERNELS: list[Deferred] = []
 
 
 def compilations() -> int:
-    """Return how many times kernels were compiled in this process because the cache did not hold them."""
-    return sum(sum(one.stats.cache_misses.values()) for one in _KERNELS if one._made is not None)
+    """Return the number of compilations in this process, that is, of cache misses."""
+    return sum(sum(one.stats.cache_misses.values()) for one in _KERNELS if one._compiled is not None)
 
 
 def intrinsic(function: Function) -> Function:
-    """Return the function that stands for the code which `function` writes, made when it is needed."""
+    """Return a deferred Numba intrinsic whose code `function` emits."""
 
-    def make(function: Function) -> Function:
-        from numba.extending import intrinsic as numbas
+    def compile_function(function: Function) -> Function:
+        from numba.extending import intrinsic as numba_intrinsic
 
-        return numbas(function)
+        return numba_intrinsic(function)
 
-    return Deferred(function, make)
+    return Deferred(function, compile_function)
 
 
-def later(name: str) -> Any:
-    """Return a stand-in for a module that is imported when something in it is first asked for."""
+def lazy_module(name: str) -> Any:
+    """Return a proxy of a module that is imported on the first attribute access."""
 
-    class Later:
+    class LazyModule:
         def __getattr__(self, attribute: str) -> Any:
             return getattr(import_module(name), attribute)
 
-    return Later()
+    return LazyModule()
 
 
 def interpreted() -> bool:
-    """Tell whether kernels run uncompiled, as `NUMBA_DISABLE_JIT=1` asks for."""
+    """Return whether kernels run uncompiled (`NUMBA_DISABLE_JIT=1`)."""
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
 def kernel(*, parallel: bool = False, fastmath: bool | set[str] = False) -> Callable[[Function], Function]:
-    """Compile a loop over plain arrays with Numba: no interpreter lock, numpy's error model, cached on disk."""
+    """Compile a function over arrays with Numba: nogil, NumPy's error model, cached on disk."""
     options: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for, so that short commands start at once."""
+"""Lazy imports of a package's public names (PEP 562), so that short commands start quickly."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def lazy(package: str, public: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__`; `public` gives the module of each name, which may be a module."""
+    """Return `__getattr__` and `__dir__` of a package; `public` maps each name to its submodule (or to itself)."""
 
     def find(name: str) -> Any:
         if name not in public:

@@ -1,4 +1,4 @@
-"""Numba's cache on disk in files that carry a checksum; imported when the first kernel is called."""
+"""Numba's on-disk cache with a checksum in each file; imported when the first kernel is called."""
 
 import hashlib
 import os
@@ -15,14 +15,14 @@ from numba.core import caching
 
 Function = Callable[..., Any]
 
-_NumbasFile: Any = caching.IndexDataCacheFile
-_NumbasCache: Any = caching.FunctionCache
-_NumbasImplementation: Any = caching.CompileResultCacheImpl
-_NumbasLocator: Any = caching.UserProvidedCacheLocator
+_NumbaCacheFile: Any = caching.IndexDataCacheFile
+_NumbaCache: Any = caching.FunctionCache
+_NumbaCacheImpl: Any = caching.CompileResultCacheImpl
+_NumbaLocator: Any = caching.UserProvidedCacheLocator
 
 
 def compile_kernel(function: Function, options: dict[str, Any], folder: Path | None) -> Function:
-    """Return the function compiled by Numba; machine code is kept in `folder` unless that is None."""
+    """Return the function compiled by Numba; cache its machine code in `folder`, unless that is None."""
     compiled: Any = numba.njit(**options)(function)
     settings: Any = numba.config
     if folder is not None and not settings.DISABLE_JIT:
@@ -30,8 +30,8 @@ def compile_kernel(function: Function, options: dict[str, Any], folder: Path | N
     return compiled  # type: ignore[no-any-return]
 
 
-class _SealedFile(_NumbasFile):  # type: ignore[misc]
-    """Numba's index and code of one function; what does not match its checksum counts as not there."""
+class _SealedFile(_NumbaCacheFile):  # type: ignore[misc]
+    """Numba's index and code files of one function; a file with a wrong checksum counts as a cache miss."""
 
     def _load_index(self) -> dict[Any, Any]:
         version, stamp, overloads = self._unsealed(self._index_path) or (None, None, {})
@@ -64,12 +64,12 @@ class _SealedFile(_NumbasFile):  # type: ignore[misc]
 
 
 def _checksum(content: bytes) -> bytes:
-    """Return a checksum that other releases of Numba do not share: they could not read the rest."""
+    """Return the SHA-256 of Numba's version and the content: other releases cannot read the file."""
     return hashlib.sha256(numba.__version__.encode() + content).digest()
 
 
-class _Locator(_NumbasLocator):  # type: ignore[misc]
-    """A function's place in our folder, which need not be writable."""
+class _Locator(_NumbaLocator):  # type: ignore[misc]
+    """The path of a function's cache files; the folder may be read-only."""
 
     def __init__(self, function: Function, source: str, folder: Path) -> None:
         self._py_file, self._lineno = source, function.__code__.co_firstlineno
@@ -79,14 +79,14 @@ class _Locator(_NumbasLocator):  # type: ignore[misc]
         return self._path
 
     def get_source_stamp(self) -> Any:
-        return _digest_of_file(self._py_file)  # not its time of change: layers of images keep whole seconds only
+        return _digest_of_file(self._py_file)  # not its mtime, which layers of container images truncate to seconds
 
     def ensure_cache_path(self) -> None:
         os.makedirs(self._path, exist_ok=True)
 
 
-class _SealedCache(_NumbasCache):  # type: ignore[misc]
-    """Numba's cache of one function in sealed files. A disk that is full, gone or read-only costs a compilation."""
+class _SealedCache(_NumbaCache):  # type: ignore[misc]
+    """Numba's cache of one function in sealed files; a full, missing or read-only disk causes a compilation."""
 
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:
@@ -97,23 +97,25 @@ class _SealedCache(_NumbasCache):  # type: ignore[misc]
 
 
 def _sealed_cache(function: Function, folder: Path) -> Any:
-    class Place:
-        """What Numba takes for a class of locators."""
+    class LocatorFactory:
+        """The interface that Numba expects of a locator class."""
 
         @staticmethod
         def from_function(function: Function, source: str) -> _Locator:
             return _Locator(function, source, folder)
 
-    class Implementation(_NumbasImplementation):  # type: ignore[misc]
-        _locator_classes: ClassVar[list[Any]] = [Place]
+    class Implementation(_NumbaCacheImpl):  # type: ignore[misc]
+        _locator_classes: ClassVar[list[Any]] = [LocatorFactory]
 
     class Cache(_SealedCache):
         _impl_class = Implementation
 
-    kept = Cache(function)
-    file = kept._cache_file
-    kept._cache_file = _SealedFile(file._cache_path, file._index_name.removesuffix(".nbi"), file._source_stamp)
-    return kept
+    function_cache = Cache(function)
+    file = function_cache._cache_file
+    function_cache._cache_file = _SealedFile(
+        file._cache_path, file._index_name.removesuffix(".nbi"), file._source_stamp
+    )
+    return function_cache
 
 
 @cache
@@ -121,14 +123,14 @@ def _digest_of_file(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _warn_once(why: str) -> None:
-    """Say that machine code could not be kept; once, since the first reason is that of all."""
+def _warn_once(reason: str) -> None:
+    """Warn that compiled code could not be cached; only once per process."""
     if _warned:
         return
-    _warned.append(why)
+    _warned.append(reason)
     warnings.warn(
-        f"a kernel was compiled that the cache does not hold, and cannot be kept: {why}; `unmissed compile`, where the "
-        "cache can be written and on the same kind of processor, fills it, and UNMISSED_CACHE_DIR names another folder",
+        f"a compiled kernel cannot be kept in the cache: {reason}; run `unmissed compile` where the cache is writable, "
+        "on the same type of processor, or set UNMISSED_CACHE_DIR to another folder",
         RuntimeWarning,
         stacklevel=2,
     )

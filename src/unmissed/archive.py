@@ -1,4 +1,4 @@
-"""A folder of `.npy` arrays and a JSON manifest: written aside and renamed, opened memory-mapped, no pickle."""
+"""Archives: folders of `.npy` arrays and a JSON manifest, written atomically, memory-mapped when opened, no pickle."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.files import map_npy, no_such, open_regular, read_json, reading
-from unmissed.writing import file_aside, naming, written_aside
+from unmissed.writing import atomic_file, atomic_folder, naming_target
 
 __all__ = [
     "MANIFEST",
+    "atomic_file",
+    "atomic_folder",
     "below",
     "checksum",
-    "file_aside",
     "is_archive",
     "open_archive",
     "open_arrays",
@@ -36,24 +37,23 @@ __all__ = [
     "write_json",
     "write_manifest",
     "write_text",
-    "written_aside",
 ]
 
 MANIFEST = "manifest.json"
-_SEAL = "sha256"  # the manifest's entry for the checksum of all its others
+_SEAL = "sha256"  # manifest key of the checksum of all other entries
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _KINDS = "biuf"
 Array = npt.NDArray[Any]
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file aside, flush it to the disk and rename it into place."""
-    with file_aside(path) as stream:
+    """Write a text file atomically: to a temporary file that is flushed and renamed."""
+    with atomic_file(path) as stream:
         stream.write(text.encode())
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write a value as readable JSON, aside and renamed."""
+    """Write a value as indented JSON, atomically."""
     write_text(path, _json_text(value))
 
 
@@ -67,38 +67,38 @@ def write_archive(
     *,
     sweep: bool = True,
     keep_same: bool = False,
-    **facts: Any,
+    **metadata: Any,
 ) -> None:
-    """Write arrays and facts as a new archive folder; an existing target is refused.
+    """Write arrays and metadata as a new archive folder; an existing target raises InputError.
 
-    With `sweep=False`, stale folders of killed processes are not looked for. With `keep_same`, an archive that holds
-    the same bytes already stays.
+    With `sweep=False`, stale temporary folders of killed processes are not removed. With `keep_same`, an existing
+    archive with the same bytes is kept.
     """
     target = Path(target)
     if os.path.lexists(target) and not (keep_same and is_archive(target)):
         raise InputError(f"{target}: exists already; remove it or choose another name")
-    with written_aside(target, sweep=sweep, keep_same=keep_same) as aside:
-        files = {name: _write_array(_array_path(aside, name), array, target) for name, array in arrays.items()}
-        (aside / MANIFEST).write_text(_manifest_text({**facts, "arrays": files}), encoding="utf-8")
+    with atomic_folder(target, sweep=sweep, keep_same=keep_same) as folder:
+        files = {name: _write_array(_array_path(folder, name), array, target) for name, array in arrays.items()}
+        (folder / MANIFEST).write_text(_manifest_text({**metadata, "arrays": files}), encoding="utf-8")
 
 
 def is_archive(folder: str | os.PathLike[str]) -> bool:
-    """Tell whether a folder has a manifest; an archive that a power cut tore has none."""
+    """Return whether a folder has a manifest; an archive left incomplete by a power failure has none."""
     return os.path.lexists(Path(folder) / MANIFEST)
 
 
 def remove_torn(folder: str | os.PathLike[str]) -> None:
-    """Remove an archive that a power cut tore: a folder of files without a manifest."""
+    """Remove an archive left incomplete by a power failure: a folder of files without a manifest."""
     folder = Path(folder)
     if not folder.is_dir() or folder.is_symlink() or not _is_torn(folder):
         return
-    aside = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.part")
+    renamed = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.part")
     with suppress(FileNotFoundError):  # another process was faster
-        os.rename(folder, aside)
-        if _is_torn(aside):
-            shutil.rmtree(aside)
-        else:  # another process has put a whole one there in the meantime
-            os.rename(aside, folder)
+        os.rename(folder, renamed)
+        if _is_torn(renamed):
+            shutil.rmtree(renamed)
+        else:  # another process has written a complete archive in the meantime
+            os.rename(renamed, folder)
 
 
 def _is_torn(folder: Path) -> bool:
@@ -108,10 +108,10 @@ def _is_torn(folder: Path) -> bool:
 def open_archive(
     folder: str | os.PathLike[str], kind: str, *, verify: bool = False, names: Collection[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Open an archive: the facts it was written with, and its arrays, or some of them, read-only and memory-mapped.
+    """Return the metadata of an archive and its arrays (all, or those in `names`), read-only and memory-mapped.
 
-    Sizes of files and the manifest's own checksum are always compared, those of the arrays with `verify`. What the
-    arrays hold is for the caller to check before it is used as an index.
+    File sizes and the checksum of the manifest are always verified, checksums of arrays with `verify`. Callers must
+    validate values before they use them as indices.
     """
     manifest = read_manifest(folder, kind)
     arrays = open_arrays(folder, manifest, verify=verify, names=names)
@@ -119,7 +119,7 @@ def open_archive(
 
 
 def write_manifest(folder: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
-    """Write a folder's manifest with a checksum over all of it."""
+    """Write the manifest of a folder, with its own checksum."""
     write_text(Path(folder) / MANIFEST, _manifest_text(manifest))
 
 
@@ -129,18 +129,18 @@ def _manifest_text(manifest: Mapping[str, Any]) -> str:
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a manifest's content, whatever the order of its keys and the blanks between them."""
+    """Return the SHA-256 of a manifest, independent of key order and whitespace."""
     return _digest_json(json.loads(json.dumps(dict(manifest))))
 
 
 def _digest_json(manifest: Mapping[str, Any]) -> str:
-    """Return the same of a manifest that was read from JSON."""
+    """Return the same checksum for a manifest that was parsed from JSON."""
     content = {name: value for name, value in manifest.items() if name != _SEAL}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Read an archive's manifest and refuse a folder that is not an archive of this `kind`, or is damaged."""
+    """Return the manifest of an archive; raise InputError if it is damaged or not of this `kind`."""
     folder = Path(folder)
     if not os.path.lexists(folder):
         raise no_such(folder, f"{kind} folder")
@@ -162,13 +162,13 @@ def open_arrays(
     verify: bool = False,
     names: Collection[str] | None = None,
 ) -> dict[str, Array]:
-    """Open an archive's arrays, or those of some names, read-only and memory-mapped.
+    """Return the arrays of an archive (all, or those in `names`), read-only and memory-mapped.
 
-    Their sizes are always checked, checksums on request.
+    File sizes are always verified, checksums with `verify`.
     """
     root = Path(folder)
     if verify and _SEAL not in manifest:
-        raise InputError(f"{root / MANIFEST}: has no checksum of its own, so nobody can tell whether it is damaged")
+        raise InputError(f"{root / MANIFEST}: has no checksum of its own, so damage cannot be detected")
     listed = manifest.get("arrays")
     if not isinstance(listed, dict):
         raise InputError(f"{root / MANIFEST}: damaged; it does not list the arrays of this folder")
@@ -177,15 +177,15 @@ def open_arrays(
 
 
 def below(root: str | os.PathLike[str], relative: str | os.PathLike[str]) -> Path:
-    """Return the path of something inside a folder, refusing one that leads out of it: `..` or a symbolic link."""
-    place = Path(root)
+    """Return a path inside a folder; raise InputError if it leaves the folder by `..` or a symbolic link."""
+    position = Path(root)
     for part in Path(relative).parts:
         if part == ".." or Path(part).is_absolute():
             raise InputError(f"{relative}: leads out of {root}")
-        place /= part
-        if place.is_symlink():
-            raise InputError(f"{place}: a symbolic link, and links are not followed here")
-    return place
+        position /= part
+        if position.is_symlink():
+            raise InputError(f"{position}: a symbolic link, and links are not followed here")
+    return position
 
 
 def checksum(path: str | os.PathLike[str]) -> str:
@@ -204,9 +204,9 @@ def _write_array(path: Path, array: Array, target: Path) -> dict[str, Any]:
     if np.asarray(array).dtype.kind not in _KINDS:
         raise InputError(f"{path.name}: an archive holds plain numbers, not {np.asarray(array).dtype}")
     array = np.asarray(array, order="C")
-    with naming(target / path.name, path), open(path, "wb") as stream:
+    with naming_target(target / path.name, path), open(path, "wb") as stream:
         np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
-        stream.write(array.reshape(-1).view(np.uint8).data)  # np.save does not say that a disk is full
+        stream.write(array.reshape(-1).view(np.uint8).data)  # np.save does not report a full disk
     return {"bytes": path.stat().st_size, "sha256": checksum(path)}
 
 

@@ -1,23 +1,23 @@
-"""The errors a user can meet: one line that says what is wrong, where, and what was expected."""
+"""Exceptions of the package; each message is one line that says what is wrong, where, and what was expected."""
 
 from collections.abc import Iterable
 
 
 class UnmissedError(Exception):
-    """Anything that unmissed refuses to do; the command prints it as one line and exits with 2."""
+    """Base class of all errors; the command line prints the message and exits with status 2."""
 
 
 class InputError(UnmissedError, ValueError):
-    """A file, an argument or a matrix that cannot be what it claims to be."""
+    """An invalid file, argument or matrix."""
 
 
 class NotFittedError(UnmissedError, ValueError, AttributeError):
-    """A model was asked for an answer before `fit`; both ValueError and AttributeError, as in scikit-learn."""
+    """A model was used before `fit`; both ValueError and AttributeError, as in scikit-learn."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'fishing'?` for the known word that is most like this one, or nothing where none is."""
-    from difflib import get_close_matches  # what few calls need
+    """Return `; did you mean 'fishing'?` with the closest known word, or an empty string."""
+    from difflib import get_close_matches  # rarely needed
 
     by_lower = {one.lower(): one for one in known}
     near = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.7)

@@ -1,7 +1,7 @@
-"""Files from outside: only regular ones are opened, and whatever a reader may raise becomes one line with their name.
+"""Safe reading of untrusted files: only regular files are opened, and every error becomes an InputError with the path.
 
-Nothing here runs code that a file brings, and nothing takes a file's word for a size: memory is asked for only after
-the bytes that are to fill it have been counted.
+No code from a file is executed, and claimed sizes are not trusted: memory is allocated only after the bytes that fill
+it have been counted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from unmissed.errors import InputError, UnmissedError, did_you_mean
 Array = npt.NDArray[Any]
 PathLike = str | os.PathLike[str]
 
-LARGEST_JSON = 1 << 28  # bytes of a JSON file; a propensity table of ten million labels fits
+LARGEST_JSON = 1 << 28  # maximum bytes of a JSON file; fits a propensity table of ten million labels
 _MOST_AXES = 32
-_DEFLATED = 1032  # deflate packs no tighter than this
+_DEFLATED = 1032  # maximum compression ratio of deflate
 _CHUNK = 1 << 20
-_SMALL = 1 << 14  # bytes up to which an array is read, not mapped
+_SMALL = 1 << 14  # bytes up to which an array is read instead of memory-mapped
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _MAGIC = re.compile(rb"\x93NUMPY([\x01-\x03])\x00", re.DOTALL)
@@ -40,9 +40,9 @@ _HALF_PAIR = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 def open_regular(path: PathLike, *, follow: bool = True) -> BinaryIO:
-    """Open a regular file for reading, and nothing else: a pipe would hang, a device never end.
+    """Open a regular file for reading; raise InputError for pipes and devices, which could block or never end.
 
-    With `follow=False` a symbolic link is refused too: what belongs to a folder is in it.
+    With `follow=False`, symbolic links raise InputError, too.
     """
     try:
         descriptor = os.open(path, _OPEN if follow else _OPEN | _NO_LINK)
@@ -61,7 +61,7 @@ def open_regular(path: PathLike, *, follow: bool = True) -> BinaryIO:
 
 
 def no_such(path: PathLike, what: str = "file or folder") -> InputError:
-    """Return the error that there is nothing under a path, with the name beside it that is most like it."""
+    """Return the error for a path that does not exist; it suggests the closest name in the folder."""
     folder, name = os.path.split(path)
     try:
         near = os.listdir(folder or os.curdir)
@@ -72,31 +72,31 @@ def no_such(path: PathLike, what: str = "file or folder") -> InputError:
 
 @contextmanager
 def reading(path: PathLike, what: str) -> Iterator[None]:
-    """Turn whatever a reader raises inside into the one line that says that this file is not `what`."""
+    """Convert any exception of a reader to an InputError that says that the file is not `what`."""
     try:
         yield
     except UnmissedError:
         raise
     except MemoryError as error:
         raise InputError(f"{path}: not {what} that fits into memory") from error
-    except Exception as error:  # readers of foreign bytes raise everything there is
+    except Exception as error:  # parsers of untrusted bytes raise exceptions of any type
         raise InputError(f"{path}: not {what}: {one_line(error)}") from error
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, in one line and not without end."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said if len(said) <= 300 else f"{said[:300]}..."
+    """Return the message of an error as one line of bounded length."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message if len(message) <= 300 else f"{message[:300]}..."
 
 
 def read_text(path: PathLike, what: str = "UTF-8 text") -> str:
-    """Read a UTF-8 file; a byte-order mark is left out."""
+    """Read a UTF-8 file and strip its byte-order mark."""
     with open_regular(path) as stream, reading(path, what):
         return stream.read().decode("utf-8-sig")
 
 
 def read_json(path: PathLike, *, follow: bool = True) -> Any:
-    """Read a JSON file, or say which file is not one."""
+    """Read a JSON file; raise InputError if it is invalid or too large."""
     with open_regular(path, follow=follow) as stream, reading(path, "a readable JSON file"):
         if os.fstat(stream.fileno()).st_size > LARGEST_JSON:
             raise InputError(f"{path}: not a readable JSON file: more than {LARGEST_JSON} bytes")
@@ -104,9 +104,9 @@ def read_json(path: PathLike, *, follow: bool = True) -> Any:
 
 
 def parse_json(text: str, *, any_string: bool = False) -> Any:
-    """Parse JSON strictly: no key twice, no nesting or number without end; ValueError.
+    """Parse JSON strictly: duplicate keys and excessive nesting raise ValueError.
 
-    Strings must be text, with no half of a surrogate pair, unless `any_string`.
+    Lone surrogates in strings raise ValueError, too, unless `any_string`.
     """
     try:
         value = json.loads(text, object_pairs_hook=_object)
@@ -121,16 +121,16 @@ def parse_json(text: str, *, any_string: bool = False) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice[:40]!r} stands twice in an object")
-    return made
+        duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {duplicate[:40]!r} stands twice in an object")
+    return parsed
 
 
-class Header(NamedTuple):
-    """What the head of a `.npy` file says: the type of its numbers, their shape and order, and where they begin."""
+class NpyHeader(NamedTuple):
+    """Header of a `.npy` file: dtype, shape, memory order, and the byte offset of the data."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -139,15 +139,15 @@ class Header(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """How long the whole file is."""
+        """The size of the complete file, in bytes."""
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_header(read: Callable[[int], bytes]) -> Header:
-    """Read the head of a `.npy` file of plain numbers or short strings; ValueError for any other."""
+def read_header(read: Callable[[int], bytes]) -> NpyHeader:
+    """Read the header of a `.npy` file of numbers or short strings; raise ValueError for any other."""
     magic = _MAGIC.fullmatch(read(8))
     if magic is None:
-        raise ValueError("it does not begin as a .npy file does")
+        raise ValueError("it does not start with the magic bytes of a .npy file")
     width = 2 if magic.group(1) == b"\x01" else 4
     length = int.from_bytes(read(width), "little")
     if length > 10_000:
@@ -158,24 +158,24 @@ def read_header(read: Callable[[int], bytes]) -> Header:
         raise ValueError("its header does not name a type of numbers, an order and a shape")
     sizes = tuple(int(word) for word in re.findall(r"[0-9]+", shape.group(1)))
     if len(sizes) > _MOST_AXES or any(size > np.iinfo(np.int64).max for size in sizes):
-        raise ValueError("its header claims a shape that no array has")
+        raise ValueError("its header claims a shape that is too large for an array")
     try:
         dtype = np.dtype(descr.group(1))
     except TypeError as error:
         raise ValueError(f"its header claims numbers of type {descr.group(1)!r}") from error
-    return Header(dtype, sizes, "F" if order.group(1) == "True" else "C", 8 + width + length)
+    return NpyHeader(dtype, sizes, "F" if order.group(1) == "True" else "C", 8 + width + length)
 
 
 def map_npy(stream: BinaryIO) -> Array:
-    """Map a `.npy` file into memory, read-only; ValueError if it is not one or has another size than its head says.
+    """Memory-map a `.npy` file, read-only; raise ValueError if it is invalid or its size contradicts its header.
 
-    A small one is read instead: a map holds a file open, and a run of a million labels has tens of thousands of files.
+    Small files are read instead: a map keeps a file open, and a run of a million labels has tens of thousands of files.
     """
     header = read_header(stream.read)
     size = os.fstat(stream.fileno()).st_size
     if header.n_bytes != size:
         raise ValueError(f"its header claims {header.n_bytes} bytes, it has {size}")
-    if size == header.offset:  # nothing cannot be mapped
+    if size == header.offset:  # an empty array cannot be mapped
         array: Array = np.empty(header.shape, header.dtype, header.order)
         array.setflags(write=False)
         return array
@@ -194,7 +194,7 @@ def read_npy(path: PathLike, what: str) -> Array:
 
 
 def read_npz(path: PathLike, names: Collection[str], what: str) -> dict[str, Array]:
-    """Read those of the named arrays that a `.npz` file has; a file that is not `what` is refused."""
+    """Return the arrays of a `.npz` file whose names are in `names`; raise InputError if the file is not `what`."""
     with open_regular(path) as stream, reading(path, what), zipfile.ZipFile(stream) as archive:
         members = archive.infolist()
         if len({member.filename for member in members}) != len(members):
@@ -212,7 +212,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -
     if member.flag_bits & 1:
         raise ValueError("it is encrypted")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("it is compressed in another way than numpy's")
+        raise ValueError("it uses a compression that numpy does not write")
     if member.compress_size > size or member.file_size > _DEFLATED * (member.compress_size + 1):
         raise ValueError(f"{member.filename} claims more bytes than it can hold")
     with archive.open(member) as stream:
@@ -220,10 +220,10 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -
         if header.n_bytes != member.file_size:
             raise ValueError(f"{member.filename} claims {header.n_bytes} bytes and has {member.file_size}")
         content = bytearray(header.n_bytes - header.offset)
-        place = 0
-        while chunk := stream.read(_CHUNK):  # to the very end, where zipfile compares the checksum
-            content[place : place + len(chunk)] = chunk
-            place += len(chunk)
-        if place != header.n_bytes - header.offset:
+        position = 0
+        while chunk := stream.read(_CHUNK):  # up to the end, where zipfile verifies the checksum
+            content[position : position + len(chunk)] = chunk
+            position += len(chunk)
+        if position != header.n_bytes - header.offset:
             raise ValueError(f"{member.filename} is cut short")
     return np.ndarray(header.shape, header.dtype, content, order=header.order)

@@ -1,6 +1,6 @@
-"""What float32 does to features that come with more digits: rows that it makes equal, or moves too far, are reported.
+"""Warnings about the precision lost when features are rounded to float32: rows that become equal or change too much.
 
-Rows are read in pieces: it takes about 50 bytes per row and a few megabytes.
+Rows are processed in blocks; memory is about 50 bytes per row plus a few megabytes.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ import numpy.typing as npt
 from scipy import sparse
 
 Array = npt.NDArray[Any]
-MOVED = 1e-3  # share of a row's length by which rounding may move the row
-_SAME = 1e-12  # rows this near to each other, relative to their length, differ by the rounding of float64 alone
-_ENTRIES = 1 << 18  # of a piece
+MOVED = 1e-3  # tolerated change of a row by rounding, relative to its L2 norm
+_SAME = 1e-12  # relative difference of rows explained by float64 rounding errors
+_ENTRIES = 1 << 18  # entries per block
 
 
 class PrecisionWarning(UserWarning):
-    """Features lost digits that matter when they became float32."""
+    """Features lost significant digits when they were rounded to float32."""
 
 
 def warn_of_rounding(matrix: Any, name: str, stacklevel: int) -> None:
-    """Warn if rounding to float32 makes different rows equal, or moves a row by more than MOVED of its length.
+    """Warn if rounding to float32 makes different rows equal, or changes a row by more than MOVED of its L2 norm.
 
     Parameters
     ----------
     matrix : dense array or canonical CSR matrix, its values finite in float32
-    name : what the message calls it
+    name : name of the matrix in the message
+    stacklevel : stack level of the caller, as in `warnings.warn`
     """
-    if all((data.astype(np.float32) == data).all() for data, _, _ in _pieces(matrix)):  # often so for integers
+    if all((data.astype(np.float32) == data).all() for data, _, _ in _row_blocks(matrix)):  # common for integers
         return
     digests, projections, sizes, moved = [], [], [], 0
-    for data, indices, indptr in _pieces(matrix):
+    for data, indices, indptr in _row_blocks(matrix):
         rounded = data.astype(np.float32).astype(np.float64)
         moved += _count_moved(data, rounded, indptr)
         mixed = _mix(indices.astype(np.uint64))
@@ -50,8 +51,8 @@ def warn_of_rounding(matrix: Any, name: str, stacklevel: int) -> None:
         warnings.warn(message, PrecisionWarning, stacklevel=stacklevel + 1)
 
 
-def _pieces(matrix: Any) -> Iterator[tuple[Array, Array, Array]]:
-    """Give the values in float64, the columns and the pointers of consecutive rows, about _ENTRIES values at a time."""
+def _row_blocks(matrix: Any) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield float64 values, column indices and row pointers of consecutive rows, about _ENTRIES values per block."""
     n_rows = matrix.shape[0]
     if not sparse.issparse(matrix):
         step = max(1, _ENTRIES // max(matrix.shape[1], 1))
@@ -71,7 +72,7 @@ def _pieces(matrix: Any) -> Iterator[tuple[Array, Array, Array]]:
 
 
 def _row_sums(values: Array, indptr: Array, add: np.ufunc = np.add) -> Array:
-    """Return the sum of each row's values, 0 for rows without any."""
+    """Return the sum of each row, 0 for empty rows."""
     sums = np.zeros(len(indptr) - 1, values.dtype)
     filled = np.flatnonzero(indptr[1:] > indptr[:-1])
     if len(filled):
@@ -80,12 +81,12 @@ def _row_sums(values: Array, indptr: Array, add: np.ufunc = np.add) -> Array:
 
 
 def _count_moved(data: Array, rounded: Array, indptr: Array) -> int:
-    """Return how many rows rounding moves by more than MOVED of their length.
+    """Return the number of rows that rounding changes by more than MOVED of their L2 norm.
 
-    Values are divided by the row's largest, because their squares may be too small for float64.
+    Values are divided by the largest of the row, because their squares may underflow in float64.
     """
     if not len(data) or np.abs(data[data != 0]).min(initial=1.0) >= np.finfo(np.float32).tiny:
-        return 0  # only numbers below float32's normal range lose more than 2^-24 of themselves
+        return 0  # only subnormal float32 values have a relative error above 2^-24
     largest = np.repeat(_row_sums(np.abs(data), indptr, np.maximum), np.diff(indptr))
     scale = np.where(largest > 0, largest, 1.0)
     errors = _row_sums(((data - rounded) / scale) ** 2, indptr)
@@ -93,9 +94,9 @@ def _count_moved(data: Array, rounded: Array, indptr: Array) -> int:
 
 
 def _count_merged(digests: Array, projections: Array, sizes: Array) -> int:
-    """Return how many rows share the digest of their rounded values with a row of another projection.
+    """Return the number of rows whose rounded values have the same hash as those of a row with another projection.
 
-    A projection is an inner product with fixed pseudo-random numbers: unlike a digest it tells by how much rows differ.
+    A projection is an inner product with fixed pseudo-random numbers; unlike a hash, it measures how much rows differ.
     """
     order = np.lexsort((projections, digests))
     digests, projections = digests[order], projections[order]

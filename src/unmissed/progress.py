@@ -1,14 +1,14 @@
-"""How long work tells how far it is: a callable that takes what is done and what there is to do."""
+"""Progress callbacks of long-running functions."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called as `progress(done, total)`; `total` is None where it cannot be known beforehand."""
+    """A progress callback, called as `progress(done, total)`; `total` is None if it is unknown."""
 
     def __call__(self, done: int, total: int | None) -> None:
-        """Tell that `done` of `total` units of work are done."""
+        """Report that `done` of `total` units of work are completed."""
 
 
 def silent(done: int, total: int | None) -> None:
-    """Tell nobody: the default of every function that takes a `progress`."""
+    """Ignore progress; the default of every `progress` parameter."""

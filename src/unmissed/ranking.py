@@ -1,4 +1,4 @@
-"""Ranking: the k best labels of each row and their scores, what every model answers and every metric reads."""
+"""Ranking: the k highest-scoring labels of each row; the output of every model and the input of every metric."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scipy import sparse
 from unmissed.errors import InputError
 from unmissed.files import read_npz
 from unmissed.matrices import canonical_csr
-from unmissed.writing import file_aside
+from unmissed.writing import atomic_file
 
-_AT_ONCE = 1 << 22  # scores of a dense matrix that are sorted at a time
+_BLOCK_SCORES = 1 << 22  # scores of a dense matrix that are sorted per block
 
 
 _DIGESTS = {"names_digest": "label names", "rows_digest": "row ids"}
@@ -27,19 +27,19 @@ _DIGESTS = {"names_digest": "label names", "rows_digest": "row ids"}
 
 @dataclass(frozen=True)
 class Ranking:
-    """The k best labels of each row, best first.
+    """The k highest-scoring labels of each row, best first.
 
-    Scores fall along a row; equal scores stand in rising order of label; a row with fewer than k labels is padded at
-    its end with label -1 and score -inf.
+    Scores descend within a row; ties are ordered by ascending label. A row with fewer than k labels is padded at its
+    end with label -1 and score -inf.
 
     Parameters
     ----------
     labels : int32 array of shape (n_samples, k)
     scores : float32 array of shape (n_samples, k)
-    names_digest : what `digest_names` makes of the names of the labels that the numbers mean, or None where nobody said
-    rows_digest : the same of the rows' ids
-    no_known_words : bool array: the rows that were texts without a known word, and so have no labels; None if the rows
-        were not texts, or if it was not recorded (a file does not keep it)
+    names_digest : `digest_names` of the label names, or None if it was not recorded
+    rows_digest : `digest_names` of the row ids, or None if it was not recorded
+    no_known_words : bool array: rows that were texts without a known word and therefore have no labels; None if the
+        rows were not texts, or if it was not recorded (it is not saved)
     """
 
     labels: npt.NDArray[np.int32]
@@ -70,36 +70,35 @@ class Ranking:
 
     @property
     def k(self) -> int:
-        """The number of places a row has."""
+        """The number of positions per row."""
         return int(self.labels.shape[1])
 
     @classmethod
     def sort(cls, labels: npt.ArrayLike, scores: npt.ArrayLike) -> Ranking:
-        """Put each row's labels into ranking order: score falling, ties by label rising, padding (-1) last.
+        """Return the ranking of labels by descending score, ties by ascending label, padding (-1) last.
 
-        The order is that of the scores as they are given. Where float32, in which they are kept, would make a tie of
-        two of them and turn these over, the later one is kept as the next smaller float32.
+        The order is that of the given scores. If rounding to float32 makes two scores equal and would reverse their
+        order, the lower one becomes the next smaller float32.
         """
         labels = _as_labels(np.asarray(labels))
-        given = np.asarray(scores)
-        given = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
-        given = np.where(labels < 0, -np.inf, given)
-        order = np.lexsort((labels, -given, labels < 0), axis=-1)
+        exact = np.asarray(scores)
+        exact = exact if exact.dtype in (np.float32, np.float64) else exact.astype(np.float64)
+        exact = np.where(labels < 0, -np.inf, exact)
+        order = np.lexsort((labels, -exact, labels < 0), axis=-1)
         labels = np.take_along_axis(labels, order, -1)
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, and then told apart like any other tie
-            kept = np.take_along_axis(given, order, -1).astype(np.float32)
-        return cls(labels, _apart(labels, kept) if given.dtype == np.float64 else kept)
+        with np.errstate(over="ignore"):  # overflow to infinity is separated like any other tie
+            rounded = np.take_along_axis(exact, order, -1).astype(np.float32)
+        return cls(labels, _separate_ties(labels, rounded) if exact.dtype == np.float64 else rounded)
 
     @classmethod
     def from_scores(cls, scores: Any, k: int) -> Ranking:
-        """Keep the k best labels of each row of a score matrix (n_samples, n_labels), sparse or dense.
+        """Return the k highest-scoring labels of each row of a score matrix (n_samples, n_labels), sparse or dense.
 
-        Of a sparse matrix the stored entries are candidates, whatever their score, and nothing else is; of a dense one
-        every label. A score of -inf says that a label is none. A dense matrix may be an array, a data frame or a
-        PyTorch tensor, also one of bfloat16 or on an accelerator.
+        The candidates are the stored entries of a sparse matrix, or all labels of a dense one. A score of -inf excludes
+        a label. A dense matrix may be an array, a data frame or a PyTorch tensor of any dtype, on any device.
         """
         if k < 1:
-            raise InputError(f"a ranking keeps at least 1 place, not {k}")
+            raise InputError(f"k is {k}; a ranking has at least 1 position")
         if sparse.issparse(scores):
             return cls.sort(*_best_stored(canonical_csr(scores, "the score matrix"), k))
         dense = _as_array(scores)
@@ -111,20 +110,19 @@ class Ranking:
 
     @classmethod
     def as_listed(cls, labels: npt.ArrayLike, scores: npt.ArrayLike) -> Ranking:
-        """Take labels that are in order already, best first, with scores that were rounded after they had been ranked.
+        """Return the ranking of labels that are ordered already, with scores that were rounded after ranking.
 
-        Where rounding made a tie of two labels that stand against the order of ties, the later score is kept as the
-        next smaller float32.
+        If rounding made two scores equal against the order of ties, the lower one becomes the next smaller float32.
         """
-        listed, given = _as_labels(np.asarray(labels)), np.asarray(scores, dtype=np.float32)
-        if listed.ndim == 2 and listed.shape == given.shape:
-            falls = (given[:, :-1] >= given[:, 1:]).all(axis=1, keepdims=True)
-            given = np.where(falls, _apart(listed, given), given)  # a row whose scores rise is refused as it is
-        return cls(listed, given)
+        listed, rounded = _as_labels(np.asarray(labels)), np.asarray(scores, dtype=np.float32)
+        if listed.ndim == 2 and listed.shape == rounded.shape:
+            descends = (rounded[:, :-1] >= rounded[:, 1:]).all(axis=1, keepdims=True)
+            rounded = np.where(descends, _separate_ties(listed, rounded), rounded)  # other rows raise InputError below
+        return cls(listed, rounded)
 
     @classmethod
     def join(cls, parts: Sequence[Ranking], k: int) -> Ranking:
-        """Return rankings of k places per row as one, row below row."""
+        """Return rankings of k positions per row concatenated along rows."""
         labels = np.concatenate([np.empty((0, k), np.int32), *(part.labels for part in parts)])
         scores = np.concatenate([np.empty((0, k), np.float32), *(part.scores for part in parts)])
         flags = [part.no_known_words for part in parts if part.no_known_words is not None]
@@ -142,13 +140,13 @@ class Ranking:
         return replace(self, labels=labels, scores=scores, no_known_words=rows)
 
     def top(self, k: int) -> Ranking:
-        """Keep the first `k` places, or all where there are fewer."""
+        """Return the first `k` positions, or all if there are fewer."""
         if k < 1:
-            raise InputError(f"a ranking keeps at least 1 place, not {k}")
+            raise InputError(f"k is {k}; a ranking has at least 1 position")
         return replace(self, labels=self.labels[:, :k], scores=self.scores[:, :k])
 
     def padded(self, k: int) -> Ranking:
-        """Return the ranking with at least k places; -1 pads."""
+        """Return the ranking padded with label -1 to at least k positions."""
         missing = k - self.k
         if missing <= 0:
             return self
@@ -157,11 +155,11 @@ class Ranking:
         return replace(self, labels=labels, scores=np.pad(self.scores, pads, constant_values=-np.inf))
 
     def of_names(self, names: Sequence[str] | None) -> Ranking:
-        """Return the ranking with a digest of its labels' names, so that no other labels are taken for them."""
+        """Return the ranking with a digest of its label names, which `check_names` compares."""
         return self if names is None else replace(self, names_digest=digest_names(names))
 
     def check_names(self, names: Sequence[str] | None, source: str) -> None:
-        """Refuse labels that are not those that were ranked; further labels behind them do not matter."""
+        """Raise InputError if the ranked labels have other names; additional labels at the end are allowed."""
         if self.names_digest is None or names is None:
             return
         n_labels = int(self.names_digest.partition(":")[0])
@@ -171,28 +169,28 @@ class Ranking:
             )
 
     def of_rows(self, ids: Sequence[str] | None) -> Ranking:
-        """Return the ranking with a digest of its rows' ids, so that no other rows are taken for them."""
+        """Return the ranking with a digest of its row ids, which `check_rows` compares."""
         return self if ids is None else replace(self, rows_digest=digest_names(ids))
 
     def check_rows(self, ids: Sequence[str] | None, source: str) -> None:
-        """Refuse rows that are not those that were ranked, where both have ids."""
+        """Raise InputError if the ranked rows have other ids; rows without ids are not compared."""
         if self.rows_digest is not None and ids is not None and digest_names(ids) != self.rows_digest:
             raise InputError(f"the ranking is one of rows that are not those of {source}: other ids, or another order")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the ranking to a `.npz` file, aside first and then renamed into place."""
+        """Write the ranking to a `.npz` file, atomically."""
         target = Path(path)
-        with file_aside(target) as aside:
-            known: dict[str, Any] = {"labels": self.labels, "scores": self.scores}
+        with atomic_file(target) as stream:
+            arrays: dict[str, Any] = {"labels": self.labels, "scores": self.scores}
             for name in _DIGESTS:
                 if getattr(self, name) is not None:
-                    known[name] = np.array(getattr(self, name).encode())
-            np.savez(aside, **known)
+                    arrays[name] = np.array(getattr(self, name).encode())
+            np.savez(stream, **arrays)
         return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ranking:
-        """Read what `save` wrote."""
+        """Read a ranking written by `save`."""
         what = "a ranking file (.npz with labels and scores)"
         stored = read_npz(path, ("labels", "scores", *_DIGESTS), what)
         if stored.keys() | set(_DIGESTS) != {"labels", "scores", *_DIGESTS}:
@@ -205,7 +203,7 @@ class Ranking:
 
 
 def digest_names(names: Sequence[str]) -> str:
-    """Return the number of names and a SHA-256 of them in their order, as text with a colon between."""
+    """Return `n:sha256`: the number of names and the SHA-256 of the ordered names."""
     state = hashlib.sha256()
     for name in names:
         try:
@@ -217,7 +215,7 @@ def digest_names(names: Sequence[str]) -> str:
 
 
 def _as_digest(name: str, stored: npt.NDArray[Any]) -> str:
-    """Return the digest that a file holds as bytes."""
+    """Return a digest that is stored as bytes."""
     text = stored.item().decode("ascii", errors="replace") if stored.dtype.kind == "S" and stored.ndim == 0 else ""
     if not re.fullmatch(r"[0-9]{1,10}:[0-9a-f]{64}", text):
         raise InputError(f"its digest of {_DIGESTS[name]} is damaged")
@@ -225,16 +223,16 @@ def _as_digest(name: str, stored: npt.NDArray[Any]) -> str:
 
 
 def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Return labels as int32, refusing what would be cut or wrapped on the way."""
+    """Return labels as int32; raise InputError if they are not integers or would overflow."""
     if labels.size and not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f"labels of a ranking are integers, not {labels.dtype}")
     if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
-        raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 where a place is empty")
+        raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 for an empty position")
     return labels.astype(np.int32, copy=False)
 
 
 def _as_array(scores: Any) -> npt.NDArray[Any]:
-    """Return dense scores as an array; numpy has no bfloat16, so tensors of 16 bits become float32, which is exact."""
+    """Return dense scores as an array; 16-bit tensors become float32, as numpy has no bfloat16."""
     if hasattr(scores, "detach") and hasattr(scores, "element_size"):  # a PyTorch tensor
         scores = scores.detach().cpu()
         if scores.is_floating_point() and scores.element_size() < 4:
@@ -251,25 +249,25 @@ def _best_stored(matrix: sparse.csr_matrix, k: int) -> tuple[npt.NDArray[np.int3
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     _refuse_nan(values, rows)
     order = np.lexsort((matrix.indices, -values, rows))
-    place = np.arange(values.size) - np.repeat(matrix.indptr[:-1], np.diff(matrix.indptr))
-    kept = place < k
+    position = np.arange(values.size) - np.repeat(matrix.indptr[:-1], np.diff(matrix.indptr))
+    kept = position < k
     labels = np.full((matrix.shape[0], k), -1, dtype=np.int32)
     scores = np.full(labels.shape, -np.inf)
-    labels[rows[kept], place[kept]] = matrix.indices[order][kept]
-    scores[rows[kept], place[kept]] = values[order][kept]
+    labels[rows[kept], position[kept]] = matrix.indices[order][kept]
+    scores[rows[kept], position[kept]] = values[order][kept]
     return np.where(scores == -np.inf, -1, labels).astype(np.int32), scores
 
 
 def _best_dense(matrix: npt.NDArray[Any], k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-    """Return the labels and scores of each row's k largest entries, some rows at a time."""
+    """Return the labels and scores of each row's k largest entries, in blocks of rows."""
     n_samples, n_labels = matrix.shape
     labels = np.full((n_samples, k), -1, dtype=np.int32)
     scores = np.full(labels.shape, -np.inf)
-    height = max(1, _AT_ONCE // max(n_labels, 1))
+    height = max(1, _BLOCK_SCORES // max(n_labels, 1))
     for begin in range(0, n_samples, height):
         part = matrix[begin : begin + height].astype(np.float64)
         _refuse_nan(part.ravel(), np.repeat(np.arange(begin, begin + len(part)), n_labels))
-        best = np.argsort(-part, axis=1, kind="stable")[:, :k]  # stable: among equals the smaller label leads
+        best = np.argsort(-part, axis=1, kind="stable")[:, :k]  # stable: ties are ordered by label
         labels[begin : begin + height, : best.shape[1]] = best
         scores[begin : begin + height, : best.shape[1]] = np.take_along_axis(part, best, 1)
     return np.where(scores == -np.inf, -1, labels).astype(np.int32), scores
@@ -281,32 +279,32 @@ def _refuse_nan(values: npt.NDArray[np.float64], rows: npt.NDArray[np.int64]) ->
         raise InputError(f"row {rows[int(np.argmax(wrong))]} has a score that is not a number")
 
 
-def _apart(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return scores that fall wherever labels, put in order by finer scores, do not rise among equals."""
-    if labels.ndim != 2 or not _turned(labels, scores).any():
+def _separate_ties(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return scores lowered by one float32 step where equal scores contradict the given order of labels."""
+    if labels.ndim != 2 or not _out_of_order(labels, scores).any():
         return scores
     scores = scores.copy()
-    for place in range(1, labels.shape[1]):
-        before, here = scores[:, place - 1], scores[:, place]
-        real = labels[:, place] >= 0
-        tied = real & (here >= before) & (labels[:, place - 1] >= labels[:, place])
+    for position in range(1, labels.shape[1]):
+        before, here = scores[:, position - 1], scores[:, position]
+        real = labels[:, position] >= 0
+        tied = real & (here >= before) & (labels[:, position - 1] >= labels[:, position])
         lowered = np.where(tied, np.nextafter(before, np.float32(-np.inf)), before)
-        scores[:, place] = np.where(real & ((here > before) | tied), lowered, here)
+        scores[:, position] = np.where(real & ((here > before) | tied), lowered, here)
     return scores
 
 
-def _turned(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Tell where a label stands behind one that has to follow it: a smaller score, a tie and a larger label, or -1."""
+def _out_of_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Return where a label follows one that must come after it: a lower score, a tie with a larger label, or -1."""
     left, right = scores[:, :-1], scores[:, 1:]
     behind = (labels[:, :-1] < 0) | (left < right) | ((left == right) & (labels[:, :-1] >= labels[:, 1:]))
     return np.asarray((labels[:, 1:] >= 0) & behind)
 
 
 def _check_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]) -> None:
-    """Refuse NaN scores, scored empty places, labels listed twice, and rows out of the one order that rankings have."""
+    """Raise InputError for NaN scores, scored padding, duplicate labels, and rows out of ranking order."""
     if np.isnan(scores).any():
         raise InputError("a ranking cannot hold a score that is not a number")
-    bad = _turned(labels, scores)
+    bad = _out_of_order(labels, scores)
     if bad.any():
         row = int(np.argwhere(bad)[0, 0])
         raise InputError(
@@ -315,9 +313,9 @@ def _check_order(labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32])
         )
     empty = labels < 0
     if (empty & (scores != -np.inf)).any():
-        raise InputError("an empty place of a ranking (label -1) has the score -inf")
-    risen = np.sort(labels, axis=1)
-    twice = (risen[:, 1:] == risen[:, :-1]) & (risen[:, 1:] >= 0)
+        raise InputError("an empty position of a ranking (label -1) must have the score -inf")
+    ascending = np.sort(labels, axis=1)
+    twice = (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
     if twice.any():
-        row, place = np.argwhere(twice)[0].tolist()
-        raise InputError(f"row {row} of the ranking lists label {risen[row, place]} twice")
+        row, position = np.argwhere(twice)[0].tolist()
+        raise InputError(f"row {row} of the ranking lists label {ascending[row, position]} twice")

@@ -1,7 +1,7 @@
-"""Writing: files and folders that appear whole or not at all, after a kill, a power cut or on a full disk.
+"""Atomic writing: files and folders appear complete or not at all, even after a kill, power failure or full disk.
 
-A new file or folder is written under a temporary name beside its target, `.NAME.TOKEN.part`, flushed to the disk and
-then renamed. While its process lives, it holds a lock on the temporary entry; an entry without a lock is stale and is
+A new file or folder is written under a temporary name in the folder of its target, `.NAME.TOKEN.part`, flushed to disk
+and then renamed. The writing process holds a lock on the temporary entry; an entry without a lock is stale and is
 removed by the next writer of the same target.
 """
 
@@ -26,7 +26,7 @@ else:
     import fcntl
 
 PathLike = str | os.PathLike[str]
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # errors of a disk that takes no more bytes
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # errors of a full disk or quota
 _TOKEN = 12  # hexadecimal digits in a temporary name
 _ATTEMPTS = 100
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -37,82 +37,82 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EBAD
 
 
 @contextmanager
-def written_aside(target: PathLike, *, sweep: bool = True, keep_same: bool = False) -> Iterator[Path]:
-    """Give a fresh folder beside `target`; on success it takes the target's name, on failure it is removed.
+def atomic_folder(target: PathLike, *, sweep: bool = True, keep_same: bool = False) -> Iterator[Path]:
+    """Yield a new temporary folder that is renamed to `target` on success and removed on failure.
 
-    All files in it, the folder and its parent are flushed to the disk, so that the target is whole after a power cut
-    too. With `sweep=False`, stale folders of killed processes are not looked for. With `keep_same`, a target that holds
-    the same bytes already stays, and one that holds others is refused.
+    All its files, the folder and its parent are flushed to disk before the context ends. With `sweep=False`, stale
+    folders of killed processes are not removed. With `keep_same`, an existing target with the same bytes is kept; other
+    contents raise InputError.
     """
     target = Path(target)
-    with scratch_folder(target, sweep=sweep) as aside, naming(target, aside):
-        yield aside
+    with temporary_folder(target, sweep=sweep) as temporary, naming_target(target, temporary):
+        yield temporary
         if keep_same and os.path.lexists(target):
-            _check_same(aside, target)
+            _check_same(temporary, target)
             return
-        sync_tree(aside)
-        os.rename(aside, target)
+        sync_tree(temporary)
+        os.rename(temporary, target)
         sync_folder(target.parent)
 
 
 @contextmanager
-def scratch_folder(target: PathLike, *, sweep: bool = True) -> Iterator[Path]:
-    """Give a fresh folder beside `target` that is removed in the end, unless it was renamed."""
+def temporary_folder(target: PathLike, *, sweep: bool = True) -> Iterator[Path]:
+    """Yield a new folder in the folder of `target`; it is removed in the end unless it was renamed."""
     target = Path(target)
     make_folder(target.parent)
     if sweep:
         remove_stale(target)
-    with naming(target, target.parent):
-        aside, descriptor = _new_folder(target)
+    with naming_target(target, target.parent):
+        temporary, descriptor = _new_folder(target)
     try:
-        yield aside
+        yield temporary
     finally:
         if descriptor is not None:
             os.close(descriptor)
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
-def file_aside(target: PathLike, *, keep_same: bool = False) -> Iterator[IO[bytes]]:
-    """Give a stream to a fresh file beside `target`; on success it is flushed and renamed, on failure removed.
+def atomic_file(target: PathLike, *, keep_same: bool = False) -> Iterator[IO[bytes]]:
+    """Yield a stream to a temporary file that is flushed and renamed to `target` on success and removed on failure.
 
-    An existing target is replaced; with `keep_same`, it stays if it holds the same bytes, and is refused if not.
+    An existing target is replaced. With `keep_same`, it is kept if it holds the same bytes, else InputError is raised.
     """
     target = Path(target)
     remove_stale(target)
-    with naming(target, target.parent):
-        aside, descriptor = _new_file(target)
+    with naming_target(target, target.parent):
+        temporary, descriptor = _new_file(target)
     try:
-        with naming(target, aside):
+        with naming_target(target, temporary):
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
                 stream.flush()
                 if keep_same and os.path.lexists(target):
-                    _check_same(aside, target)
-                    aside.unlink()
+                    _check_same(temporary, target)
+                    temporary.unlink()
                     return
                 os.fsync(stream.fileno())
-                os.replace(aside, target)  # before the lock ends with the stream
+                os.replace(temporary, target)  # before the lock ends with the stream
             sync_folder(target.parent)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 @contextmanager
-def naming(target: PathLike, aside: PathLike) -> Iterator[None]:
-    """Have errors of the system name the target: a failed write names no file, others the temporary one."""
+def naming_target(target: PathLike, temporary: PathLike) -> Iterator[None]:
+    """Set the file name of an OSError to the target if it names no file or the temporary one."""
     try:
         yield
     except OSError as error:
         named = error.filename
-        if error.errno is not None and (named is None or Path(os.fsdecode(named)).is_relative_to(aside)):
+        if error.errno is not None and (named is None or Path(os.fsdecode(named)).is_relative_to(temporary)):
             error.filename, error.filename2 = os.fspath(target), None
         raise
 
 
 def _check_same(new: Path, target: Path) -> None:
-    """Refuse a target that does not hold the bytes of a new file or folder."""
+    """Raise InputError unless the target holds the bytes of a new file or folder."""
     if _files_of(new) != _files_of(target) or not all(
         filecmp.cmp(new / name, target / name, shallow=False) for name in _files_of(new)
     ):
@@ -120,13 +120,13 @@ def _check_same(new: Path, target: Path) -> None:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the files of a folder, relative to it; of a file the empty path."""
+    """Return the relative paths of the files of a folder; for a file, the empty path."""
     entries = path.rglob("*") if path.is_dir() else [path]
     return sorted(entry.relative_to(path) for entry in entries if not entry.is_dir())
 
 
 def remove_stale(target: PathLike) -> None:
-    """Remove the temporary files and folders that killed writers of `target` left; those of living ones stay."""
+    """Remove temporary files and folders left by killed writers of `target`; locked ones are kept."""
     target = Path(target)
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{{_TOKEN}}}\.part")
     with suppress(OSError):
@@ -149,28 +149,28 @@ def _remove_if_stale(entry: Path) -> None:
 
 
 def _new_folder(target: Path) -> tuple[Path, int | None]:
-    """Make a folder beside `target` and lock it; the lock is the descriptor, None where folders have no locks."""
+    """Create and lock a temporary folder; return it and the lock's descriptor, None without folder locks."""
     for _ in range(_ATTEMPTS):
-        aside = _temporary(target)
-        os.mkdir(aside)
-        descriptor = open_entry(aside)
+        temporary = _temporary(target)
+        os.mkdir(temporary)
+        descriptor = open_entry(temporary)
         if descriptor is None:
-            if aside.exists():
-                return aside, None
-        elif try_lock(descriptor) is not False and is_at(descriptor, aside):
-            return aside, descriptor
+            if temporary.exists():
+                return temporary, None
+        elif try_lock(descriptor) is not False and is_at(descriptor, temporary):
+            return temporary, descriptor
         else:
             os.close(descriptor)
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
 
 
 def _new_file(target: Path) -> tuple[Path, int]:
-    """Make a file beside `target` and lock it."""
+    """Create and lock a temporary file."""
     for _ in range(_ATTEMPTS):
-        aside = _temporary(target)
-        descriptor = os.open(aside, _NEW, 0o666)
-        if sys.platform == "win32" or (try_lock(descriptor) is not False and is_at(descriptor, aside)):
-            return aside, descriptor
+        temporary = _temporary(target)
+        descriptor = os.open(temporary, _NEW, 0o666)
+        if sys.platform == "win32" or (try_lock(descriptor) is not False and is_at(descriptor, temporary)):
+            return temporary, descriptor
         os.close(descriptor)
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
 
@@ -180,7 +180,7 @@ def _temporary(target: Path) -> Path:
 
 
 def open_entry(path: Path) -> int | None:
-    """Open a file or folder, for its lock or to keep it; None where it is gone or the system cannot."""
+    """Return a descriptor of a file or folder, or None if it cannot be opened."""
     if sys.platform == "win32":
         return None
     try:
@@ -190,7 +190,7 @@ def open_entry(path: Path) -> int | None:
 
 
 def is_at(descriptor: int, path: PathLike) -> bool:
-    """Tell whether an open file or folder is still the one that has this path."""
+    """Return whether a path still refers to this open file or folder."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -198,7 +198,7 @@ def is_at(descriptor: int, path: PathLike) -> bool:
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool | None:
-    """Take the lock of an open file, or change it to a shared one; None where the file system has no locks."""
+    """Try to lock an open file, exclusively or shared; return None if the file system has no locks."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_UNLCK if shared else msvcrt.LK_NBLCK, 1)
@@ -214,7 +214,7 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool | None:
 
 
 def make_folder(path: PathLike) -> None:
-    """Make a folder and those above it, and flush the entry of each new one to the disk."""
+    """Create a folder and its parents, and flush each new entry to disk."""
     path = Path(path)
     if path.is_dir():
         return
@@ -225,7 +225,7 @@ def make_folder(path: PathLike) -> None:
 
 
 def sync_tree(folder: PathLike) -> None:
-    """Flush all files and folders below a folder, and the folder, to the disk."""
+    """Flush a folder and everything in it to disk."""
     for root, _, names in os.walk(folder, topdown=False):
         for name in names:
             _sync(os.path.join(root, name))
@@ -233,7 +233,7 @@ def sync_tree(folder: PathLike) -> None:
 
 
 def sync_folder(folder: PathLike) -> None:
-    """Flush a folder's entries to the disk where the system can."""
+    """Flush the entries of a folder to disk, if the system supports it."""
     with suppress(PermissionError, IsADirectoryError):
         _sync(folder)
 
@@ -243,7 +243,7 @@ def _sync(path: PathLike) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):  # cannot be flushed here
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES):  # flushing unsupported
             error.filename = os.fspath(path)
             raise
     finally:
@@ -251,8 +251,8 @@ def _sync(path: PathLike) -> None:
 
 
 def exchange(one: PathLike, other: PathLike) -> bool:
-    """Let two files or folders swap names in one step; False, and nothing is done, where the system cannot."""
-    import ctypes  # what few processes need
+    """Swap the names of two files or folders atomically; return False, with no effect, if the system cannot."""
+    import ctypes  # rarely needed
 
     swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if swap is None:

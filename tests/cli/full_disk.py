@@ -42,13 +42,13 @@ def words_of(data: Path, disk: Path) -> dict[str, list[Any]]:
     }
 
 
-def own_disk(place: Path) -> bool:
+def own_disk(position: Path) -> bool:
     """Mount a small file system that this process alone sees; False where that is not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_NAMESPACE) and libc.unshare(NEW_NAMESPACE | NEW_USER):
         return False
     private = libc.mount(b"none", b"/", None, PRIVATE, None) == 0
-    return private and libc.mount(b"none", os.fsencode(place), b"tmpfs", 0, f"size={SIZE}".encode()) == 0
+    return private and libc.mount(b"none", os.fsencode(position), b"tmpfs", 0, f"size={SIZE}".encode()) == 0
 
 
 def fill(disk: Path, left: int) -> Path:
@@ -88,7 +88,7 @@ def entries(disk: Path) -> list[str]:
 
 
 def try_verb(verb: str, left: int, data: Path, disk: Path) -> dict[str, Any] | None:
-    """Run a verb on a full disk, then again when there is room."""
+    """Run a command on a full disk, then again with free space."""
     if not own_disk(disk):
         return None
     if verb in ("extend", "update"):

@@ -34,7 +34,7 @@ def ended(words):
 
 
 def plain(text):
-    """Take the frames and colours off a help text, and its line breaks."""
+    """Take the frames and colors off a help text, and its line breaks."""
     return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
 
 
@@ -45,7 +45,7 @@ def test_every_verb_is_there():
         "train": {"dismec", "popularity"},
     }
     single = {"predict", "evaluate", "compare", "inspect", "extend", "demo"}
-    assert {(verb,) for verb in single} | {(room, verb) for room in below for verb in below[room]} <= set(VERBS)
+    assert {(verb,) for verb in single} | {(group, verb) for group in below for verb in below[group]} <= set(VERBS)
 
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
@@ -137,11 +137,11 @@ def test_help_comes_without_the_heavy_libraries(words):
 def test_verbs_are_listed_in_the_order_in_which_people_need_them(capsys):
     shown = said(capsys, "--help")
     verbs = ("data", "train", "predict", "evaluate", "inspect", "demo", "study")
-    places = [shown.index(f"│ {verb} ") for verb in verbs]
-    assert places == sorted(places)
+    positions = [shown.index(f"│ {verb} ") for verb in verbs]
+    assert positions == sorted(positions)
 
 
-def test_parts_of_numpy_that_are_not_used_are_read_when_they_are_asked_for():
+def test_unused_parts_of_numpy_are_imported_at_first_access():
     script = """
 import sys
 from unmissed.cli.starting import defer_unused

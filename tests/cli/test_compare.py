@@ -22,7 +22,7 @@ def data(tmp_path):
 
 def test_a_comparison_prints_its_table_and_names_its_page(data, tmp_path, capsys):
     output = said(capsys, "compare", *data, "--out", tmp_path / "out", "--name", "tiny", *FEW)
-    assert "tiny: 60 training rows, 12 labels" in output
+    assert "60 training rows, 12 labels" in output
     assert "Popularity" in output
     assert str(tmp_path / "out" / "index.html") in output
     assert "Propensities: jain a=0.55 b=1.5." in output
@@ -35,11 +35,11 @@ def test_a_comparison_prints_its_table_and_names_its_page(data, tmp_path, capsys
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--time-limit", "soon"], "--time-limit is a time"),
-        (["--memory-limit", "much"], "--memory-limit is an amount"),
-        (["--scores", "file.npz"], "--scores is NAME=FILE"),
+        (["--time-limit", "soon"], "--time-limit must be a time"),
+        (["--memory-limit", "much"], "--memory-limit must be an amount"),
+        (["--scores", "file.npz"], "--scores must be NAME=FILE"),
         (["--methods", "nobody"], "unknown method"),
-        (["--min-df", "2"], "holds features already"),
+        (["--min-df", "2"], "already has features"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(data, tmp_path, capsys, words, reason):

@@ -43,10 +43,10 @@ print(_jit.compilations() - before)
 def test_after_it_no_command_on_other_data_compiles_anything(tmp_path):
     done = subprocess.run([sys.executable, "-c", AGAIN, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    told, _ = json.JSONDecoder().raw_decode(done.stdout)
-    assert Path(told["cache"]) == _jit.cache_folder()
-    assert told["seconds"] > 0
-    assert told["compiled"] >= 0
+    result, _ = json.JSONDecoder().raw_decode(done.stdout)
+    assert Path(result["cache"]) == _jit.cache_folder()
+    assert result["seconds"] > 0
+    assert result["compiled"] >= 0
     assert done.stdout.split()[-1] == "0"
 
 

@@ -30,7 +30,7 @@ def test_stats_prints_the_columns_of_the_papers_table(train, capsys):
     printed = said(capsys, "data", "stats", train)
     for part in ("Training", "Test", "Labels", "Features", "APpL", "ALpP", "2.50", "1.25", "exponent"):
         assert part in printed
-    assert "labels without positives in training: 1" in printed
+    assert "labels without training positives: 1" in printed
     assert "training rows without labels: 1" in printed
 
 
@@ -43,11 +43,11 @@ def test_stats_with_test_sets_counts_each_and_all_together(train, capsys):
     assert figures["train"]["n_samples"] == 4
     assert figures["train"]["points_per_label"] == 2.5
     assert figures["train"]["power_law"]["exponent"] == pytest.approx(np.log2(3 / 2))
-    assert figures["together"]["n_marks"] == 10
+    assert figures["together"]["n_assignments"] == 10
     assert len(figures["tests"]) == 1
 
 
-def test_stats_of_texts_counts_terms_unless_told_not_to(texts, capsys):
+def test_stats_of_texts_counts_terms_by_default(texts, capsys):
     assert json.loads(said(capsys, "data", "stats", texts, "--json"))["n_features"] == 6
     assert json.loads(said(capsys, "data", "stats", texts, "--min-df", 2, "--json"))["n_features"] == 2
     assert json.loads(said(capsys, "data", "stats", texts, "--ngrams", 2, "--json"))["n_features"] == 11
@@ -60,7 +60,7 @@ def test_stats_draws_the_label_frequencies(train, tmp_path, capsys):
     assert "unknown kind of picture" in refused(capsys, "data", "stats", train, "--figure", tmp_path / "labels.gif7")
 
 
-def test_stats_refuses_a_bad_line_with_its_place(tmp_path, capsys):
+def test_stats_refuses_a_bad_line_with_its_number(tmp_path, capsys):
     path = tmp_path / "bad.txt"
     path.write_text("1 2 2\n0 0:1 7:1\n")
     assert f"{path}:2:7: feature 7 is out of range" in refused(capsys, "data", "stats", path)
@@ -71,8 +71,8 @@ def test_every_form_converts_into_every_other(train, tmp_path, capsys):
     source = load(train)
     pair = f"{tmp_path}/X.npz,{tmp_path}/Y.npz"
     for begin, end in ((train, tmp_path / "store"), (tmp_path / "store", pair), (pair, tmp_path / "again.txt.xz")):
-        facts = json.loads(said(capsys, "data", "convert", begin, end, "--json"))
-        assert facts["digest"] == source.digest
+        metadata = json.loads(said(capsys, "data", "convert", begin, end, "--json"))
+        assert metadata["digest"] == source.digest
         assert load(end).digest == source.digest
 
 
@@ -87,7 +87,7 @@ def test_convert_gives_a_test_set_the_columns_of_its_training_set(texts, tmp_pat
     said(capsys, "data", "convert", texts, tmp_path / "train", "--smooth-idf", "--max-features", 4)
     (tmp_path / "test.jsonl").write_text('{"text": "blue apples", "labels": ["car", "new", "newer"]}\n')
     printed = said(capsys, "data", "convert", tmp_path / "test.jsonl", tmp_path / "test", "--like", tmp_path / "train")
-    assert "2 marks of unknown labels left out" in printed
+    assert "2 assignments of unknown labels dropped" in printed
     test, train = open_store(tmp_path / "test"), open_store(tmp_path / "train")
     assert test.label_names == train.label_names == ["car", "fruit"]
     assert test.X.shape == (1, 4)
@@ -121,8 +121,8 @@ def test_make_writes_observed_and_complete_labels(tmp_path, capsys, form):
 def test_make_is_repeatable_by_its_seed(tmp_path, capsys):
     size = ["--train", 50, "--test", 10, "--labels", 10, "--features", 50, "--seed", 5]
     said(capsys, "data", "make", tmp_path / "one", *size)
-    facts = json.loads(said(capsys, "data", "make", tmp_path / "two", *size, "--json"))
-    assert 0 < facts["kept"]["train"] < 1
+    metadata = json.loads(said(capsys, "data", "make", tmp_path / "two", *size, "--json"))
+    assert 0 < metadata["kept"]["train"] < 1
     for name in ("train", "test", "train-complete", "test-complete"):
         assert load(tmp_path / "one" / name).digest == load(tmp_path / "two" / name).digest
 
@@ -144,11 +144,11 @@ def test_verify_finds_a_flipped_byte_in_any_file_of_a_store(texts, tmp_path, cap
     assert "every file matches its checksum" in said(capsys, "data", "verify", tmp_path / "store")
     assert json.loads(said(capsys, "data", "verify", tmp_path / "store", "--json"))["verified"] is True
     for file in sorted((tmp_path / "store").iterdir()):
-        whole = file.read_bytes()
-        place = whole.index(b'"n_samples"') + 3 if file.suffix == ".json" else len(whole) - 1
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        content = file.read_bytes()
+        position = content.index(b'"n_samples"') + 3 if file.suffix == ".json" else len(content) - 1
+        file.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
         assert file.name in refused(capsys, "data", "verify", tmp_path / "store")
-        file.write_bytes(whole)
+        file.write_bytes(content)
 
 
 def test_a_path_that_looks_like_a_formula_is_drawn_as_text(train, tmp_path, capsys):

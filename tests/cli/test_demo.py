@@ -6,7 +6,7 @@ import re
 from tests.cli.speaking import refused, said
 
 
-def test_the_demo_sets_observed_beside_true_figures_and_writes_a_page(tmp_path, capsys):
+def test_the_demo_prints_observed_and_true_figures_and_writes_a_page(tmp_path, capsys):
     output = said(capsys, "demo", "--quick", "--out", tmp_path / "demo", "--jobs", 1)
     for part in ("P@1 (observed)", "P@1 (truth)", "PSP@5 (observed)", "DiSMEC", "PW-DiSMEC tail", "Popularity", "±"):
         assert part in output

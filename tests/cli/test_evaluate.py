@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from unmissed.cli.app import run
-from unmissed.cli.evaluate import Variant
+from unmissed.cli.evaluate import VariantName
 from unmissed.data import Dataset, write_xmc
 from unmissed.metrics import AUTHORS, PYXCLIB, Conventions, evaluate
 from unmissed.metrics.conventions import Variant as LibraryVariant
@@ -61,7 +61,7 @@ def as_json(capsys, folder, *words):
 def direct(case, convention=PYXCLIB, model=Jain(), k=(1, 3, 5)):  # noqa: B008, a frozen value
     _, Y_train, Y, rankings = case
     counts = np.asarray(Y_train.sum(axis=0)).ravel()
-    inverse = 1 / model.fit(counts, Y_train.shape[0])
+    inverse = 1 / model.estimate(counts, Y_train.shape[0])
     return evaluate(rankings[0], Y, inverse, k, train_counts=counts, conventions=convention)
 
 
@@ -141,14 +141,14 @@ def test_tables_say_percent_conventions_and_where_propensities_come_from(case, c
         assert words in out, words
 
 
-def test_rankings_of_one_file_name_are_told_apart_by_their_folders(case, capsys):
+def test_rankings_with_the_same_file_name_are_shown_with_their_folders(case, capsys):
     folder = case[0]
     for name in ("new", "old"):
         (folder / name).mkdir()
         case[3][0].save(folder / name / "ranking.npz")
     against = ["--against", str(folder / "old" / "ranking.npz"), "--bootstrap", "10"]
     assert command(folder, *against, ranking="new/ranking.npz") == 0
-    assert "new/ranking.npz minus old/ranking.npz, on the same rows" in capsys.readouterr().out
+    assert "new/ranking.npz minus old/ranking.npz, paired on the same rows" in capsys.readouterr().out
 
 
 def test_groups_of_labels_are_named_by_the_share_of_labels_that_they_cover(case, capsys):
@@ -190,16 +190,16 @@ def test_marks_of_labels_unknown_to_training_are_counted_and_named(tmp_path, cap
              str(tmp_path / "train.jsonl"), "-k", "1", "--json"])  # fmt: skip
     result = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
-    assert result["unseen"] == {"policy": "keep", "labels": 2, "marks": 2, "rows": 2, "rows_without_others": 1}
+    assert result["unseen"] == {"policy": "keep", "labels": 2, "assignments": 2, "rows": 2, "rows_without_others": 1}
     assert result["figures"]["P@1"]["value"] == 0.5
     assert result["figures"]["recall@1"]["value"] == 0.25
 
 
 def test_variants_on_the_command_line_are_those_of_the_library():
-    assert [variant.value for variant in Variant] == list(get_args(LibraryVariant))
+    assert [variant.value for variant in VariantName] == list(get_args(LibraryVariant))
 
 
-def test_a_truth_without_labels_gives_null_in_place_of_numbers(case, capsys):
+def test_a_truth_without_labels_gives_null_figures(case, capsys):
     folder, _, Y, _ = case
     write_xmc(
         Dataset(sp.csr_matrix((40, 2), dtype=np.float32), sp.csr_matrix(Y.shape, dtype=np.float32)), folder / "test.txt"
@@ -216,12 +216,12 @@ def test_a_truth_without_labels_gives_null_in_place_of_numbers(case, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-k", "7"], "k = 7 was asked for, and the ranking has only 6 places per row"),
-        (["-k", "one"], "-k one: whole numbers separated by commas were expected"),
+        (["-k", "7"], "k = 7 exceeds the ranking, which has 6 labels per row"),
+        (["-k", "one"], "-k must be integers separated by commas"),
         (["--propensity", "jane"], "unknown propensity 'jane'"),
-        (["--against", "poor.npz", "--bootstrap", "0"], "--bootstrap must be above 0"),
+        (["--against", "poor.npz", "--bootstrap", "0"], "set --bootstrap above 0"),
         (["--filter", "none.txt"], "none.txt: no such file"),
-        (["--level", "2"], "level 2.0"),
+        (["--level", "2"], "level between 0 and 1, not 1000 and 2.0"),
     ],
 )
 def test_bad_options_end_in_one_line_and_exit_code_two(case, capsys, words, message):

@@ -24,9 +24,9 @@ def test_every_verb_that_writes_says_that_the_disk_is_full_and_goes_on_when_it_i
     cases = json.loads(done.stdout)
     failed = {}
     for case in cases:
-        told = case["said"]
-        named = told.startswith(f"unmissed: {case['disk']}/") and told.endswith(": the disk is full\n")
-        ended = case["code"] == 2 and named and told.count("\n") == 1 and ".part" not in told
+        message = case["said"]
+        named = message.startswith(f"unmissed: {case['disk']}/") and message.endswith(": the disk is full\n")
+        ended = case["code"] == 2 and named and message.count("\n") == 1 and ".part" not in message
         if not (ended or (case["code"] == 0 and case["left"])) or case["parts"] or case["again"][0]:
             failed[case["verb"], case["left"]] = case
     assert failed == {}

@@ -21,25 +21,33 @@ def run(tmp_path_factory):
 
 def test_it_shows_method_labels_certificates_and_size(run, capsys):
     output = said(capsys, "inspect", run.folder)
-    for part in ("pw-dismec", "weighting", "tail", "40 of 40 labels", "largest gaps", "MB in 3 pieces", "300 rows"):
+    for part in (
+        "pw-dismec",
+        "weighting",
+        "tail",
+        "40 of 40 labels",
+        "Largest duality gaps",
+        "MB in 3 pieces",
+        "300 rows",
+    ):
         assert part in output
 
 
 def test_json_has_the_summary(run, capsys):
-    facts = json.loads(said(capsys, "inspect", run.folder, "--json", "--verify"))
-    assert facts["n_labels"] == 40
-    assert facts["verified"] is True
-    assert facts["certificate"]["met"] == 40
-    assert len(facts["certificate"]["worst"]) == 5
-    assert facts["certificate"]["worst"][0]["gap"] <= 1e-3
-    assert facts["model"]["weights"] == sum(shard.weights.size for shard in run.model.shards_)
-    assert facts["bytes"] > 4 * facts["model"]["weights"]
+    metadata = json.loads(said(capsys, "inspect", run.folder, "--json", "--verify"))
+    assert metadata["n_labels"] == 40
+    assert metadata["verified"] is True
+    assert metadata["certificate"]["met"] == 40
+    assert len(metadata["certificate"]["worst"]) == 5
+    assert metadata["certificate"]["worst"][0]["gap"] <= 1e-3
+    assert metadata["model"]["weights"] == sum(shard.weights.size for shard in run.model.shards_)
+    assert metadata["bytes"] > 4 * metadata["model"]["weights"]
 
 
 def test_labels_that_missed_the_tolerance_are_named(tmp_path, capsys):
     train("dismec", TRAIN, tmp_path / "run", {**PARAMS, "tol": 1e-6, "max_rounds": 1})
-    facts = json.loads(said(capsys, "inspect", tmp_path / "run", "--json"))
-    solved = facts["certificate"]
+    metadata = json.loads(said(capsys, "inspect", tmp_path / "run", "--json"))
+    solved = metadata["certificate"]
     assert solved["missed"] > 0
     assert solved["met"] + solved["missed"] == 40
     assert set(solved["missed_names"]) <= set(TRAIN.label_names)
@@ -48,19 +56,19 @@ def test_labels_that_missed_the_tolerance_are_named(tmp_path, capsys):
 
 def test_the_strongest_features_of_a_label_are_named(tmp_path, capsys):
     train("dismec", load(write_texts(tmp_path / "train.jsonl")), tmp_path / "run", PARAMS)
-    facts = json.loads(said(capsys, "inspect", tmp_path / "run", "--label", "fish", "--top", 3, "--json"))
-    assert {feature["name"] for feature in facts["features"]} == {"cod", "net", "quota"}
-    sizes = [abs(feature["weight"]) for feature in facts["features"]]
+    metadata = json.loads(said(capsys, "inspect", tmp_path / "run", "--label", "fish", "--top", 3, "--json"))
+    assert {feature["name"] for feature in metadata["features"]} == {"cod", "net", "quota"}
+    sizes = [abs(feature["weight"]) for feature in metadata["features"]]
     assert sizes == sorted(sizes, reverse=True)
     assert "cod" in said(capsys, "inspect", tmp_path / "run", "--label", "0")
 
 
 def test_strongest_features_are_those_of_the_label_in_its_shard(run, capsys):
-    facts = json.loads(said(capsys, "inspect", run.folder, "--label", 20, "--top", 5, "--json"))
+    metadata = json.loads(said(capsys, "inspect", run.folder, "--label", 20, "--top", 5, "--json"))
     one_word = sparse.identity(400, format="csr", dtype=np.float32)
-    weights = run.model.decision_function(one_word, [20])[:, 0] - facts["constant"]
-    assert [feature["number"] for feature in facts["features"]] == np.argsort(-np.abs(weights))[:5].tolist()
-    for feature in facts["features"]:
+    weights = run.model.decision_function(one_word, [20])[:, 0] - metadata["constant"]
+    assert [feature["number"] for feature in metadata["features"]] == np.argsort(-np.abs(weights))[:5].tolist()
+    for feature in metadata["features"]:
         assert feature["weight"] == pytest.approx(weights[feature["number"]], abs=1e-5)
 
 
@@ -71,7 +79,7 @@ def test_an_unknown_label_is_one_line(run, capsys):
 def test_damage_is_found_by_verify(tmp_path, capsys):
     train("popularity", TRAIN, tmp_path / "run")
     path = tmp_path / "run" / "labels" / "00000000" / "counts.npy"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-8] + bytes(8))
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] + bytes(8))
     said(capsys, "inspect", tmp_path / "run")
     assert "checksum" in refused(capsys, "inspect", tmp_path / "run", "--verify")

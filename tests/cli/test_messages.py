@@ -26,7 +26,7 @@ def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path, capsys):
         assert "save it as CSV (UTF-8) and give that file" in refused(capsys, *train_words(tmp_path / name, tmp_path))
 
 
-def test_plain_text_is_told_from_xmc_text(tmp_path, capsys):
+def test_plain_text_is_distinguished_from_xmc_text(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("Cod is a fish.\nThe court is closed.\n")
     line = refused(capsys, *train_words(tmp_path / "a.txt", tmp_path))
     assert "a.txt:1: plain text, but .txt files are XMC text here" in line
@@ -34,7 +34,7 @@ def test_plain_text_is_told_from_xmc_text(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["Fishing quotas for cod", "word " * 200])
-def test_a_sentence_is_told_from_a_file(text, trained, tmp_path, capsys):
+def test_a_sentence_is_distinguished_from_a_file(text, trained, tmp_path, capsys):
     line = refused(capsys, *train_words(text, tmp_path))
     assert "a text, and no such file; give the path of a file: " in line
     line = refused(capsys, "predict", trained / "laws", text)
@@ -56,8 +56,8 @@ def test_a_missing_run_option_is_explained_with_the_command(trained, capsys):
 def test_one_label_is_singular(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,labels\ncod fish,fish\nnet cod,fish\nthe court,\n")
     output = said(capsys, *train_words(tmp_path / "a.csv", tmp_path))
-    assert "1 label met the relative duality gap" in output
-    assert "1 label, all trained before" in said(capsys, *train_words(tmp_path / "a.csv", tmp_path))
+    assert "1 label converged to a relative duality gap" in output
+    assert "1 label, all trained already" in said(capsys, *train_words(tmp_path / "a.csv", tmp_path))
 
 
 def test_two_rows_are_too_few_for_propensities(tmp_path, capsys):

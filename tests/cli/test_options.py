@@ -47,7 +47,7 @@ def test_a_command_that_takes_data_takes_every_option_of_its_groups(words, expec
     [
         ("a.jsonl", "b.jsonl", ["--min-df", 3], "JSON lines keep texts as they are; leave out --min-df"),
         ("a.jsonl", "b", ["--like", "train", "--smooth-idf"], "its features are used (--like); leave out --smooth-idf"),
-        ("x.txt", "b", ["--ngrams", 2, "--analyzer", "char"], "holds features already; leave out --ngrams, --analyzer"),
+        ("x.txt", "b", ["--ngrams", 2, "--analyzer", "char"], "already has features; leave out --ngrams, --analyzer"),
     ],
 )
 def test_options_of_text_that_would_have_no_effect_are_refused(

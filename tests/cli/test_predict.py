@@ -104,8 +104,8 @@ def test_lines_are_written_batch_by_batch_as_all_at_once(suffix, text_run, tmp_p
     texts = ["cod and net", "judge", "net", "law and judge", "milk"]
     (tmp_path / "lines.txt").write_text("\n\n".join(texts))
     (tmp_path / "same.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    told = said(capsys, "predict", text_run.folder, tmp_path / "lines.txt", "-k", 2, "--out", tmp_path / f"a{suffix}")
-    assert told.startswith("5 rows, 2 labels each")
+    output = said(capsys, "predict", text_run.folder, tmp_path / "lines.txt", "-k", 2, "--out", tmp_path / f"a{suffix}")
+    assert output.startswith("5 rows, 2 labels each")
     said(capsys, "predict", text_run.folder, tmp_path / "same.jsonl", "-k", 2, "--out", tmp_path / f"b{suffix}")
     assert (tmp_path / f"a{suffix}").read_text() == (tmp_path / f"b{suffix}").read_text()
 
@@ -114,8 +114,8 @@ def test_lines_are_written_batch_by_batch_as_all_at_once(suffix, text_run, tmp_p
 def test_a_line_that_is_no_text_is_refused_with_its_number(words, text_run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", typed(b"cod\nn\xff\n"))
-    told = refused(capsys, "predict", text_run.folder, "-", *words)
-    assert "standard input:2:2: expected UTF-8 text, found byte 0xFF" in told
+    output = refused(capsys, "predict", text_run.folder, "-", *words)
+    assert "standard input:2:2: expected UTF-8 text, found byte 0xFF" in output
     assert not list(tmp_path.iterdir())
 
 
@@ -214,8 +214,8 @@ def test_several_texts_get_a_list_of_suggestions_each(text_run):
 
 
 def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path, capsys):
-    assert "one of them" in refused(capsys, "predict", text_run.folder)
-    assert "one of them" in refused(capsys, "predict", text_run.folder, "x.txt", "--text", "cod")
+    assert "needs either DATA or --text" in refused(capsys, "predict", text_run.folder)
+    assert "needs either DATA or --text" in refused(capsys, "predict", text_run.folder, "x.txt", "--text", "cod")
     assert "not trained on text" in refused(capsys, "predict", run.folder, "--text", "cod")
     assert "not the name of a file" in refused(capsys, "predict", text_run.folder, "--text", "cod", "--out", ".")
     for name in ("best.xlsx", "best.json", "best.csv.gz"):
@@ -298,10 +298,10 @@ def test_no_run_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("batch", [1, 7, 50, 1000])
 def test_batches_of_any_size_give_the_same_ranking(batch, run):
-    whole = run.rank(TEST.X, 5)
+    expected = run.rank(TEST.X, 5)
     found = predict(open_run(run.folder.path), TEST.X, 5, batch=batch)
-    assert np.array_equal(found.labels, whole.labels)
-    assert np.array_equal(found.scores, whole.scores)
+    assert np.array_equal(found.labels, expected.labels)
+    assert np.array_equal(found.scores, expected.scores)
 
 
 def test_a_run_stands_in_for_its_training_set_in_evaluate(run, tmp_path, capsys):
@@ -309,6 +309,6 @@ def test_a_run_stands_in_for_its_training_set_in_evaluate(run, tmp_path, capsys)
     write_store(TEST, tmp_path / "test")
     said(capsys, "predict", run.folder, tmp_path / "test", "--out", tmp_path / "best")
     words = ["evaluate", tmp_path / "best.npz", "--truth", tmp_path / "test", "--bootstrap", 0, "--json", "--train"]
-    by_data, by_run = (json.loads(said(capsys, *words, place)) for place in (tmp_path / "train", run.folder))
+    by_data, by_run = (json.loads(said(capsys, *words, position)) for position in (tmp_path / "train", run.folder))
     assert by_data.pop("train") != by_run.pop("train")
     assert by_data == by_run

@@ -34,8 +34,8 @@ def in_shell(*words):
         "finally:\n    print(json.dumps(list(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script, *map(str, words)], capture_output=True, text=True, check=False)
-    *told, modules = done.stderr.splitlines()
-    return done.returncode, done.stdout, told, {name.partition(".")[0] for name in json.loads(modules)}
+    *messages, modules = done.stderr.splitlines()
+    return done.returncode, done.stdout, messages, {name.partition(".")[0] for name in json.loads(modules)}
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_run_of_a_method_without_a_short_way_answers_too(tmp_path, capsys):
 
 @pytest.mark.parametrize("text", ["xyzzy qwertz", "", "  \n"])
 def test_a_text_without_a_known_word_gets_an_empty_table_and_a_note(text, run):
-    code, printed, told, _ = in_shell("predict", run.folder, "--text", text)
+    code, printed, messages, _ = in_shell("predict", run.folder, "--text", text)
     assert (code, printed.splitlines()) == (0, ["row\trank\tlabel\tname\tscore"])
-    assert told == ["no known words: the run knows no word of this text, so there is nothing to rank"]
+    assert messages == ["no known words: the run knows no word of this text, so there is nothing to rank"]
 
 
 def test_a_label_that_a_piece_does_not_have_is_refused(tmp_path):

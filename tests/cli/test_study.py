@@ -61,11 +61,11 @@ def test_nonsense_is_refused_in_one_line(tmp_path, capsys, words, reason):
     ("words", "reason"),
     [
         (["missing", "train.txt", "test.txt", "--seeds", "0"], "at least 1 seed"),
-        (["missing", "train.txt", "test.txt", "--min-df", "2"], "holds features already; leave out --min-df"),
+        (["missing", "train.txt", "test.txt", "--min-df", "2"], "already has features; leave out --min-df"),
         (["missing", "train.txt", "test.txt", "--b", "0"], "b must be"),
         (["paper", "--data", ".", "--parts", "figures"], "unknown part 'figures'"),
         (["paper", "--data", ".", "--parts", "compare"], "no folder in it has a training and a test part"),
-        (["paper", "--data", ".", "--time-limit", "soon"], "--time-limit is a time"),
+        (["paper", "--data", ".", "--time-limit", "soon"], "--time-limit must be a time"),
     ],
 )
 def test_nonsense_for_the_larger_studies_is_refused_in_one_line(tmp_path, capsys, monkeypatch, words, reason):

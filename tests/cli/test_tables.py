@@ -40,13 +40,13 @@ def test_every_verb_takes_the_same_words_for_the_same_table(posts, tmp_path, cap
     said(capsys, "train", "dismec", table, *EVERY, "--run", run, "--jobs", 1)
     said(capsys, "predict", run, table, *EVERY, "--out", tmp_path / "best.csv")
     said(capsys, "evaluate", tmp_path / "best.csv", "--truth", table, "--train", table, *EVERY, "--bootstrap", 0)
-    assert "nothing was left to do" in said(capsys, "update", run, table, *EVERY)
+    assert "all trained already" in said(capsys, "update", run, table, *EVERY)
     assert "has all 3 labels" in refused(capsys, "extend", run, table, *EVERY)
     said(capsys, "data", "stats", table, *EVERY)
     words = [*EVERY, "--try", "C=1,3", "--rows", 100, "--ngrams", 2, "--smooth-idf", "--jobs", 1]
-    told = said(capsys, "tune", table, "--method", "dismec", *words).splitlines()[-1]
-    assert told.startswith(f"unmissed train dismec {table} --run DIR --text-column body --labels-column tags ")
-    assert " --separator '|' --id-column number --ngrams 2 --smooth-idf --C " in told
+    command = said(capsys, "tune", table, "--method", "dismec", *words).splitlines()[-1]
+    assert command.startswith(f"unmissed train dismec {table} --run DIR --text-column body --labels-column tags ")
+    assert " --separator '|' --id-column number --ngrams 2 --smooth-idf --C " in command
 
 
 @pytest.mark.parametrize("verb", [["train", "dismec"], ["data", "stats"], ["tune"]])
@@ -81,7 +81,7 @@ def test_a_table_is_converted_into_a_store_and_into_json_lines(posts, tmp_path, 
     assert len(set(digests)) == 1
     assert json.loads((tmp_path / "back.jsonl").read_text().splitlines()[1])["id"] == "post-1"
     store, target = tmp_path / "store", tmp_path / "no.jsonl"
-    assert "holds features, whose texts are not known" in refused(capsys, "data", "convert", store, target)
+    assert "has features and no texts" in refused(capsys, "data", "convert", store, target)
     assert "leave out --like" in refused(capsys, "data", "convert", words[0], target, "--like", store)
 
 
@@ -139,7 +139,7 @@ def test_damaged_tables_of_scores_are_refused(posts, trained, tmp_path, capsys):
         assert what in refused(capsys, "evaluate", tmp_path / name, *words)
 
 
-def test_a_folder_of_texts_alone_is_ranked(trained, tmp_path, capsys):
+def test_a_folder_of_texts_without_labels_is_ranked(trained, tmp_path, capsys):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "one.txt").write_text("cod and net")
     lines = said(capsys, "predict", trained, tmp_path / "texts", "--top", 1).splitlines()

@@ -19,7 +19,7 @@ def texts(tmp_path_factory):
 def test_it_trains_on_text_and_says_how_well_labels_were_solved(texts, tmp_path, capsys):
     output = said(capsys, "train", "pw-dismec", texts, "--run", tmp_path / "run", "--min-df", 2, "--jobs", 1)
     assert "pw-dismec, 3 labels trained" in output
-    assert "3 labels met the relative duality gap 0.001" in output
+    assert "3 labels converged to a relative duality gap of 0.001" in output
 
 
 def test_options_reach_the_recipe(texts, tmp_path, capsys):
@@ -44,26 +44,26 @@ def test_options_reach_the_recipe(texts, tmp_path, capsys):
     assert (params["fit_bias"], params["block_size"], params["random_state"]) == (False, 64, 7)
     assert params["propensity"] == {"model": "constant", "p": 0.5}
     terms = {"ngrams": [1, 2], "min_df": 1, "max_features": 50, "smooth": True}
-    assert recipe["text"] == {**terms, "unicode_normalization": "nfc"}
+    assert recipe["text"] == terms
 
 
 def test_it_speaks_json(texts, tmp_path, capsys):
-    facts = json.loads(said(capsys, "train", "popularity", texts, "--run", tmp_path / "run", "--json"))
+    metadata = json.loads(said(capsys, "train", "popularity", texts, "--run", tmp_path / "run", "--json"))
     sizes = {"n_labels": 3, "n_trained": 3}
-    assert facts == {"run": str(tmp_path / "run"), "method": "popularity", **sizes, "certificate": None}
+    assert metadata == {"run": str(tmp_path / "run"), "method": "popularity", **sizes, "certificate": None}
 
 
 def test_the_same_command_twice_is_no_error_and_says_that_nothing_was_left_to_do(texts, tmp_path, capsys):
     words = ["train", "dismec", texts, "--run", tmp_path / "run"]
     assert "3 labels trained" in said(capsys, *words)
-    assert "3 labels, all trained before; nothing was left to do" in said(capsys, *words)
+    assert "3 labels, all trained already" in said(capsys, *words)
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["fasttext"], "unknown method 'fasttext'; known: dismec, pw-dismec, "),
-        (["pw-dismec", "--weighting", "heavy"], "--weighting is one of none, surrogate, tail"),
+        (["pw-dismec", "--weighting", "heavy"], "--weighting must be one of none, surrogate, tail"),
         (["pw-dismec", "--propensity", "guess"], "unknown propensity 'guess'"),
     ],
 )
@@ -80,22 +80,22 @@ def test_an_option_that_a_method_does_not_have_is_named(texts, tmp_path, capsys)
 
 def test_help_shows_the_parameters_of_the_method_and_their_defaults(capsys):
     shown = " ".join(said(capsys, "train", "pw-dismec", "--help").split())
-    for part in ("--weighting", "[default: tail]", "--raw-rows", "--fit-bias", "true|false|free", "--max-rounds"):
+    for part in ("--weighting", "[default: tail]", "--no-normalize", "--fit-bias", "true|false|free", "--max-rounds"):
         assert part in shown
     assert "--weighting" not in said(capsys, "train", "dismec", "--help")
 
 
-def test_rows_are_scaled_unless_told_otherwise_and_the_bias_can_be_free(texts, tmp_path, capsys):
+def test_rows_are_normalized_by_default_and_the_bias_can_be_unregularized(texts, tmp_path, capsys):
     said(capsys, "train", "dismec", texts, "--run", tmp_path / "a")
-    said(capsys, "train", "dismec", texts, "--run", tmp_path / "b", "--raw-rows", "--fit-bias", "free")
+    said(capsys, "train", "dismec", texts, "--run", tmp_path / "b", "--no-normalize", "--fit-bias", "free")
     kept = [open_run(tmp_path / name).recipe.params for name in "ab"]
-    assert [(one["unit_rows"], one["fit_bias"]) for one in kept] == [(True, True), (False, "free")]
+    assert [(one["normalize"], one["fit_bias"]) for one in kept] == [(True, True), (False, "free")]
 
 
 def test_text_options_for_features_are_refused(tmp_path, capsys):
     write_xmc(small_corpus()[0], tmp_path / "train.txt")
     line = refused(capsys, "train", "popularity", tmp_path / "train.txt", "--run", tmp_path / "run", "--min-df", 3)
-    assert "train.txt: holds features already; leave out --min-df" in line
+    assert "train.txt: already has features; leave out --min-df" in line
 
 
 def test_another_recipe_for_the_same_folder_is_refused(texts, tmp_path, capsys):
@@ -111,7 +111,7 @@ def test_extend_adds_the_labels_that_are_new(texts, tmp_path, capsys):
     assert "dismec, 1 label trained; the run has 4 now" in said(capsys, "extend", tmp_path / "run", more)
     before = tree_bytes(tmp_path / "run")
     for words in ([], ["--without-old-rows"]):
-        assert "nothing was left to do" in said(capsys, "extend", tmp_path / "run", more, *words)
+        assert "all trained already" in said(capsys, "extend", tmp_path / "run", more, *words)
     assert tree_bytes(tmp_path / "run") == before
     again = write_texts(tmp_path / "again.jsonl", seed=2)
     assert "has all 3 labels" in refused(capsys, "extend", tmp_path / "run", again)
@@ -137,13 +137,13 @@ def test_without_old_rows_it_warns_and_the_new_label_is_given_to_everything(text
     with pytest.raises(SystemExit):
         run([str(word) for word in words])
     captured = capsys.readouterr()
-    assert "new labels learn from 2 rows alone" in captured.err
-    assert "1 new, 1 of them on every row" in captured.err
+    assert "1 new labels are trained only on 2 rows" in captured.err
+    assert "1 of them have no negative row" in captured.err
     assert "1 label trained; the run has 4 now" in captured.out
     assert dict(open_run(tmp_path / "run").suggest("judge of the court", 4))["new"] > 0
 
 
-def test_old_rows_that_moved_are_asked_for_and_must_be_the_same(texts, tmp_path, capsys):
+def test_old_rows_that_moved_must_be_given_and_must_be_the_same(texts, tmp_path, capsys):
     moving, more = write_texts(tmp_path / "train.jsonl"), all_of_one(tmp_path / "more.jsonl")
     said(capsys, "train", "dismec", moving, "--run", tmp_path / "run")
     moving.rename(tmp_path / "moved.jsonl")
@@ -152,7 +152,7 @@ def test_old_rows_that_moved_are_asked_for_and_must_be_the_same(texts, tmp_path,
     assert "--old-rows" in line
     assert "--without-old-rows" in line
     other = write_texts(tmp_path / "other.jsonl", seed=5)
-    assert "was not trained on the old rows" in refused(capsys, "extend", tmp_path / "run", more, "--old-rows", other)
+    assert "was not trained on these old rows" in refused(capsys, "extend", tmp_path / "run", more, "--old-rows", other)
     other.rename(moving)
     assert "is not what" in refused(capsys, "extend", tmp_path / "run", more)
     assert "1 label trained" in said(capsys, "extend", tmp_path / "run", more, "--old-rows", tmp_path / "moved.jsonl")
@@ -164,4 +164,4 @@ def test_labels_that_miss_the_tolerance_are_named_on_standard_error(tmp_path, ca
     with pytest.raises(SystemExit):
         run([str(word) for word in words])
     captured = capsys.readouterr()
-    assert "labels did not: label" in captured.err
+    assert "labels did not converge: label" in captured.err

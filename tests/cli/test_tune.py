@@ -42,7 +42,7 @@ def test_it_shows_what_it_tried_and_how_to_train_with_what_it_chose(data, losing
     assert "weighting none, C 1" in output
     assert "weighting tail, C 1" in output
     assert "P@1 is lower" in output
-    assert "Chosen: weighting none, C " in output
+    assert "Selected: weighting none, C " in output
     assert f"unmissed train pw-dismec {data} --run DIR --weighting none --C " in output
     assert output.endswith(" ".join(losing))
 
@@ -86,7 +86,7 @@ def test_any_parameter_of_any_method_can_be_tried(data, capsys):
         (["--try", "C=much"], "C cannot be 'much'"),
         (["--try", "block_size=1.5"], "block_size cannot be '1.5'"),
         (["--try", "propensity=jain"], "expected NAME=VALUE"),
-        (["--metric", "PSP"], "'PSP' is no metric to choose by"),
+        (["--metric", "PSP"], "cannot select by the metric 'PSP'"),
     ],
 )
 def test_nonsense_is_one_line(words, line, data, capsys):
@@ -97,26 +97,26 @@ def test_auto_says_what_it_chose_and_inspect_remembers(data, losing, tmp_path, c
     words = ["train", "pw-dismec", data, "--run", tmp_path / "run", "--weighting", "auto", *losing, "--jobs", 1]
     output = said(capsys, *words)
     chosen = open_run(tmp_path / "run").model.weighting_
-    assert f"Chosen: weighting {chosen}" in output
+    assert f"Selected: weighting {chosen}" in output
     assert "weighting tail" in output
     assert "20 labels trained" in output
     assert chosen in said(capsys, "inspect", tmp_path / "run")
-    facts = json.loads(said(capsys, *words, "--json"))
-    assert facts["choice"]["params"] == {"weighting": chosen}
+    metadata = json.loads(said(capsys, *words, "--json"))
+    assert metadata["choice"]["params"] == {"weighting": chosen}
 
 
 def test_the_default_warns_with_figures_when_it_loses(data, losing, tmp_path, capsys):
     words = ["train", "pw-dismec", data, *losing, "--jobs", 1]
     heard_first = heard(capsys, *words, "--run", tmp_path / "a")
-    assert "warning: weighting tail loses against weighting none on " in heard_first.err
+    assert "warning: weighting tail is worse than weighting none on " in heard_first.err
     assert "P@1 " in heard_first.err
     assert "--weighting auto" in heard_first.err
     for more in (["--no-check"], ["--weighting", "tail"], ["--weighting", "none"]):
-        place = tmp_path / "-".join(more)
-        assert "warning" not in heard(capsys, *words, *more, "--run", place).err
+        position = tmp_path / "-".join(more)
+        assert "warning" not in heard(capsys, *words, *more, "--run", position).err
     again = heard(capsys, *words, "--run", tmp_path / "a")
     assert "warning" not in again.err  # said when it was begun
-    assert "all trained before" in again.out
+    assert "all trained already" in again.out
     assert open_run(tmp_path / "a").recipe.params["weighting"] == "tail"
 
 
@@ -131,7 +131,7 @@ def a_choice(gain=0.02, cost=-0.001):
         return {"value": value, "low": value - 0.01, "high": value + 0.01, "ahead": 0.5}
 
     trials = [
-        {"params": {"w": "none"}, "figures": {"PSP@5": 0.3, "P@1": 0.6}, "gains": {}, "verdict": "plain"},
+        {"params": {"w": "none"}, "figures": {"PSP@5": 0.3, "P@1": 0.6}, "gains": {}, "verdict": "baseline"},
         {
             "params": {"w": "tail"},
             "figures": {"PSP@5": 0.3 + gain, "P@1": 0.6 + cost},
@@ -146,15 +146,15 @@ def a_choice(gain=0.02, cost=-0.001):
 def test_the_table_has_figures_gains_and_verdicts():
     table = choice_table(a_choice())
     assert table.columns == ["candidate", "PSP@5", "gain", "P@1", "gain", ""]
-    assert table.rows[0] == ["w none", "30.00", "", "60.00", "", "plain"]
+    assert table.rows[0] == ["w none", "30.00", "", "60.00", "", "baseline"]
     assert table.rows[1] == ["w tail", "32.00", "+2.00 [+1.00, +3.00]", "59.90", "-0.10 [-1.10, +0.90]", "chosen"]
 
 
 def test_the_sentence_says_what_the_choice_gains_and_costs():
     choice = a_choice()
-    assert choice_sentence(choice) == "Chosen: w tail; PSP@5 +2.00 [+1.00, +3.00] at P@1 -0.10 [-1.10, +0.90]."
+    assert choice_sentence(choice) == "Selected: w tail; PSP@5 +2.00 [+1.00, +3.00], P@1 -0.10 [-1.10, +0.90]."
     plain = {**choice, "params": {"w": "none"}}
-    assert choice_sentence(plain) == "Chosen: w none; nothing that was tried likely raises PSP@5 and keeps P@1."
+    assert choice_sentence(plain) == "Selected: w none; no candidate is likely to raise PSP@5 without a drop in P@1."
     assert "too few rows" in choice_sentence({**choice, "trials": []})
 
 
@@ -163,6 +163,6 @@ def test_the_warning_is_for_a_loss_that_is_sure():
     assert warning_sentence({**a_choice(), "trials": []}) is None
     said_of = warning_sentence(a_choice(cost=-0.02))
     assert said_of == (
-        "w tail loses against w none on 1,000 held-out rows: P@1 58.00, against 60.00 (-2.00 [-3.00, -1.00]), "
-        "PSP@5 32.00, against 30.00 (+2.00 [+1.00, +3.00])"
+        "w tail is worse than w none on 1,000 held-out rows: P@1 58.00 vs. 60.00 (-2.00 [-3.00, -1.00]), "
+        "PSP@5 32.00 vs. 30.00 (+2.00 [+1.00, +3.00])"
     )

@@ -17,6 +17,8 @@ from unmissed.data import load
 from unmissed.errors import did_you_mean
 from unmissed.runs import train
 
+COMPARISON = "unmissed.runs.compare.comparison"
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -63,9 +65,9 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(run, tmp_path, capsys, monkey
     with pytest.raises(SystemExit) as end:
         run_words(["train", "dismec", str(source), "--run", str(run.folder)])
     assert end.value.code == 130
-    told = capsys.readouterr().err
-    assert "stopped by the keyboard (Ctrl-C)" in told
-    assert f"{run.folder} keeps 1 finished piece; the same command goes on where it stopped" in told
+    message = capsys.readouterr().err
+    assert "interrupted (Ctrl-C)" in message
+    assert f"{run.folder} keeps 1 finished piece; the same command resumes" in message
     monkeypatch.setattr("unmissed.data.large_text.convert_text", stopped)
     with pytest.raises(SystemExit):
         run_words(["data", "convert", str(source), str(tmp_path / "store")])
@@ -73,27 +75,39 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(run, tmp_path, capsys, monkey
     assert show.what_is_kept() == "", "it is said once"
 
 
-STOPPED = "stopped by the keyboard (Ctrl-C)"
+STOPPED = "interrupted (Ctrl-C)"
 
 
 @pytest.mark.parametrize(
     ("where", "words", "kept"),
     [
-        ("unmissed.data.load", "train dismec DATA --run NEW", "nothing is trained in NEW yet; the same command begins"),
+        ("unmissed.data.load", "train dismec DATA --run NEW", "nothing is trained in NEW yet; the same command starts"),
         (
             "unmissed.data.load",
             "extend RUN DATA",
-            "goes on where it stopped; meanwhile the run answers with its old",
+            "resumes; until then the run predicts with its old",
         ),
-        ("unmissed.data.load", "update RUN DATA", "RUN answers as before; the same command goes on where it stopped"),
-        ("unmissed.data.load", "tune DATA", "nothing is kept; the same command begins again"),
-        ("unmissed.runs.tuning.tune", "tune DATA", "nothing is kept; the same command begins again"),
-        ("unmissed.runs.prediction.predict", "predict RUN DATA", "nothing is kept; the same command begins again"),
+        ("unmissed.data.load", "update RUN DATA", "RUN is unchanged; the same command resumes"),
+        ("unmissed.data.load", "tune DATA", "nothing is kept; the same command starts again"),
+        ("unmissed.runs.tuning.tune", "tune DATA", "nothing is kept; the same command starts again"),
+        ("unmissed.runs.prediction.predict", "predict RUN DATA", "nothing is kept; the same command starts again"),
         ("unmissed.runs.prediction.predict", "predict RUN DATA --out NEW", "NEW.npz and NEW.tsv were not written"),
         ("unmissed.runs.prediction.read_rows", "predict RUN DATA --out NEW.csv", "NEW.csv was not written"),
-        ("unmissed.runs.compare.prepare", "compare DATA DATA --out NEW", "nothing is kept; the same command begins"),
-        ("unmissed.runs.compare.settle", "compare DATA DATA --out NEW", "keeps the data, 0 finished methods and what"),
-        ("unmissed.data.documents.Reading.write_lines", "data convert DATA NEW.jsonl", "NEW.jsonl was not written"),
+        (
+            "unmissed.runs.compare.comparison.prepare",
+            "compare DATA DATA --out NEW",
+            "nothing is kept; the same command starts",
+        ),
+        (
+            "unmissed.runs.compare.comparison.run_trial",
+            "compare DATA DATA --out NEW",
+            "keeps the data, 0 finished methods and partial results",
+        ),
+        (
+            "unmissed.data.documents.DocumentReader.write_lines",
+            "data convert DATA NEW.jsonl",
+            "NEW.jsonl was not written",
+        ),
     ],
 )
 def test_ctrl_c_says_so_at_any_time_in_any_command_that_takes_long(
@@ -109,9 +123,9 @@ def test_ctrl_c_says_so_at_any_time_in_any_command_that_takes_long(
     with pytest.raises(SystemExit) as end:
         run_words(words.split())
     assert end.value.code == 130
-    told = capsys.readouterr().err
-    assert STOPPED in told
-    assert kept in told
+    message = capsys.readouterr().err
+    assert STOPPED in message
+    assert kept in message
     assert not [entry for entry in tmp_path.rglob("*") if entry.name.endswith(".part")]
 
 
@@ -137,12 +151,12 @@ def test_a_real_signal_ends_a_command_in_its_own_words(terminal, run, tmp_path):
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         process.wait(30)
-        told = os.read(ours, 4096).decode()
+        message = os.read(ours, 4096).decode()
     os.close(ours)
     os.close(theirs)
     assert process.returncode == 130
-    assert "Traceback" not in told
-    assert f"{STOPPED}; {tmp_path / 'best.tsv'} was not written" in " ".join(told.split())
+    assert "Traceback" not in message
+    assert f"{STOPPED}; {tmp_path / 'best.tsv'} was not written" in " ".join(message.split())
     assert not list(tmp_path.iterdir())
 
 

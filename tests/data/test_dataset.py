@@ -48,7 +48,7 @@ def test_a_zero_in_Y_is_no_label():
 @pytest.mark.parametrize(
     ("X", "Y", "what"),
     [
-        (EYE, EYE[:2], "X has 3 rows and Y 2"),
+        (EYE, EYE[:2], "X has 3 rows and Y has 2"),
         (EYE, EYE * 2, "Y holds 2 in row 0"),
         (EYE, EYE * np.nan, "Y holds nan in row 0"),
         (sparse.csr_matrix(np.array([[0.0, 1], [np.inf, 0]])), EYE[:2], "value in row 1"),
@@ -68,7 +68,7 @@ def test_matrices_that_cannot_be_data_are_refused(X, Y, what):
 def test_an_unsound_matrix_is_refused(form):
     X = EYE.asformat(form, copy=True)
     X.indices = np.array([0, 1, 7_000_000], np.int32)
-    with pytest.raises(InputError, match="not a sound sparse matrix"):
+    with pytest.raises(InputError, match="not a valid sparse matrix"):
         Dataset(X, EYE)
 
 

@@ -1,4 +1,4 @@
-"""Texts of any length become the very store that reading them at once gives, in bounded memory."""
+"""Out-of-core conversion writes the same store as an in-memory one, in bounded memory."""
 
 import json
 import lzma
@@ -54,7 +54,7 @@ def test_a_test_set_gets_the_columns_of_the_training_set_by_processes_too(tmp_pa
     said(capsys, "data", "convert", train, tmp_path / "train")
     save(load(test, like=open_store(tmp_path / "train")), tmp_path / "whole")
     shown = said(capsys, "data", "convert", test, tmp_path / "blocks", "--like", tmp_path / "train", "--jobs", 2)
-    assert "marks of unknown labels left out" in shown
+    assert "assignments of unknown labels dropped" in shown
     assert tree_bytes(tmp_path / "blocks") == tree_bytes(tmp_path / "whole")
 
 

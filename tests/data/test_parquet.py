@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unmissed.data import Columns, load
-from unmissed.data.parquet import documents
+from unmissed.data.readers.parquet import documents
 from unmissed.errors import InputError
 
 CELL = "cod " * (5 << 18)  # 5 MiB
@@ -17,11 +17,11 @@ CHILD = """
 import sys
 from itertools import islice
 import pyarrow.parquet
-import unmissed.data.parquet
+import unmissed.data.readers.parquet
 from unmissed.data import Columns
 from unmissed.execution import peak_bytes
 begin = peak_bytes()
-rows = unmissed.data.parquet.documents(sys.argv[1], Columns(), ["text"])
+rows = unmissed.data.readers.parquet.documents(sys.argv[1], Columns(), ["text"])
 found = [len(one["text"]) for _, one in islice(rows, 50)]
 print(len(found), found[0], peak_bytes() - begin)
 """
@@ -49,7 +49,7 @@ def test_memory_follows_the_bytes_of_cells_not_the_rows(encoding, tmp_path):
 
 
 def test_a_cell_is_no_longer_than_one_of_a_csv_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("unmissed.data.parquet.LONGEST_FIELD", 100)
+    monkeypatch.setattr("unmissed.data.readers.parquet.LONGEST_FIELD", 100)
     fine = pa.table({"text": ["a" * 100, "b"], "labels": [["x"], ["y" * 50, "z" * 50]]})
     assert load(write(tmp_path / "fine.parquet", fine)).n_samples == 2
     long = pa.table({"text": ["a", "b" * 101], "labels": [["x"], ["y"]]})
@@ -67,7 +67,7 @@ def test_cells_come_back_whatever_their_type_and_where_batches_are_cut(tmp_path,
         row["labels"] = None
     table = pa.Table.from_pylist(rows)
     path = write(tmp_path / "a.parquet", table, row_group_size=20)
-    monkeypatch.setattr("unmissed.data.parquet._BYTES", 60)
+    monkeypatch.setattr("unmissed.data.readers.parquet._BYTES", 60)
     found = [one for _, one in documents(path, Columns(), ["text"])]
     assert found == [{"id": row["id"], "text": row["text"]} for row in rows]
     lists = [one["labels"] for _, one in documents(path, Columns(), ["labels"])]

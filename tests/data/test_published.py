@@ -2,16 +2,16 @@
 
 import pytest
 
-from unmissed.data.catalog import known, recognise
-from unmissed.data.collections import find_sets
-from unmissed.data.published import COLUMNS, CONTENDERS, printed_for
+from unmissed.data.catalog import known, recognize
+from unmissed.data.collections import find_datasets
+from unmissed.data.published import COLUMNS, METHOD_SPECS, published_figures
 from unmissed.errors import InputError
 
 ODD = (1, 2, 3, 4)
 
 
-def test_every_data_set_of_the_catalogue_has_its_figures():
-    numbers = {entry.name: len(printed_for(entry.name)) for entry in known()}
+def test_every_data_set_of_the_catalog_has_its_figures():
+    numbers = {entry.name: len(published_figures(entry.name)) for entry in known()}
     assert numbers == {
         "EURLex-4K": 5 * 8 + 6 * 4,
         "AmazonCat-13K": 5 * 7,
@@ -20,16 +20,16 @@ def test_every_data_set_of_the_catalogue_has_its_figures():
         "Wikipedia-500K": 5 * 7 + 6 * 4,
         "Amazon-670K": 3 * 8 + 2 * 7 + 6 * 4,
     }
-    assert CONTENDERS.keys() == set(COLUMNS)
+    assert METHOD_SPECS.keys() == set(COLUMNS)
 
 
 def test_figures_stand_in_their_columns():
-    found = {(one.metric, one.column): one.value for one in printed_for("EURLex-4K")}
+    found = {(one.metric, one.column): one.value for one in published_figures("EURLex-4K")}
     assert found["PSP@1", "ProXML"] == 45.2
     assert found["PSnDCG@5", "PW-DiSMEC"] == 50.1
     assert found["P@1", "DiSMEC"] == 82.93
     assert found["nDCG@5", "PfastXML"] == 52.3
-    assert printed_for("bibtex") == []
+    assert published_figures("bibtex") == []
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def test_figures_stand_in_their_columns():
         ("my-eurlex-4k-notes", None),
     ],
 )
-def test_a_data_set_is_recognised_by_its_name(name, expected):
-    found = recognise(["data", name], ODD)
+def test_a_data_set_is_recognized_by_its_name(name, expected):
+    found = recognize(["data", name], ODD)
     assert (found and found.entry.name) == expected
     assert found is None or found.by == "name"
 
 
 def test_three_of_four_equal_sizes_are_enough():
-    assert recognise(["x"], (15_539, 3_809, 3_993, 4_999)).entry.name == "EURLex-4K"
-    assert recognise(["x"], (15_539, 3_809, 3_956, 5_000)).by == "statistics"
-    assert recognise(["x"], (15_539, 3_810, 3_956, 5_000)) is None
+    assert recognize(["x"], (15_539, 3_809, 3_993, 4_999)).entry.name == "EURLex-4K"
+    assert recognize(["x"], (15_539, 3_809, 3_956, 5_000)).by == "statistics"
+    assert recognize(["x"], (15_539, 3_810, 3_956, 5_000)) is None
 
 
 def test_data_sets_are_found_in_the_folders_of_a_folder(tmp_path):
@@ -63,11 +63,11 @@ def test_data_sets_are_found_in_the_folders_of_a_folder(tmp_path):
         (tmp_path / "c" / part / "manifest.json").touch()
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "train.jsonl").touch()
-    found = find_sets(tmp_path)
+    found = find_datasets(tmp_path)
     assert list(found) == ["a", "b", "c"]
     assert found["a"] == (tmp_path / "a" / "train.txt.gz", tmp_path / "a" / "test.txt.gz")
     assert found["b"][1].name == "eurlex_test.txt"
     with pytest.raises(InputError, match="no folder in it"):
-        find_sets(tmp_path / "a")
+        find_datasets(tmp_path / "a")
     with pytest.raises(InputError, match="not a folder"):
-        find_sets(tmp_path / "nowhere")
+        find_datasets(tmp_path / "nowhere")

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from unmissed.data import Dataset, TextFeatures, load, load_labels, read_texts, write_store, write_xmc
-from unmissed.data.npz import split_pair, write_npz
+from unmissed.data.readers.npz import split_pair, write_npz
 from unmissed.errors import InputError
 
 TRAIN = [
@@ -93,7 +93,7 @@ def test_texts_are_read_without_labels(tmp_path):
         read_texts(tmp_path / "a.txt")
 
 
-def test_readable_label_names_beside_the_file_become_titles(tmp_path):
+def test_label_names_in_a_tsv_file_become_titles(tmp_path):
     (tmp_path / "label_names.tsv").write_text("a\tÄpfel\r\nb\tBirnen\tsüß\n\nzzz\tunused\n", encoding="utf-8")
     train = load(write_lines(tmp_path / "train.jsonl", TRAIN))
     assert train.label_titles == ["10", "Äpfel", "Birnen\tsüß", "c"]
@@ -203,7 +203,7 @@ def test_bad_npz_files_are_refused(tmp_path, matrices):
     with pytest.raises(InputError, match=r"Y\.npz: not a sparse matrix"):
         load(f"{good},{other}")
     sparse.save_npz(other, Y[:7])
-    with pytest.raises(InputError, match="X has 20 rows and Y 7"):
+    with pytest.raises(InputError, match="X has 20 rows and Y has 7"):
         load(f"{good},{other}")
     sparse.save_npz(other, X)
     with pytest.raises(InputError, match="expected 1 for a label"):
@@ -237,13 +237,13 @@ def test_labels_are_matched_by_name_whatever_their_order(tmp_path, matrices):
     assert test.n_unknown_labels == Y[:, [1, 3]].nnz
     assert test.Y.has_canonical_format
     test.Y.check_format(full_check=True)
-    Y_alone, _, n_unknown = load_labels(tmp_path / "test", like_names=["x", "y", "z"])
-    assert (Y_alone != test.Y).nnz == 0
+    Y_only, _, n_unknown = load_labels(tmp_path / "test", like_names=["x", "y", "z"])
+    assert (Y_only != test.Y).nnz == 0
     assert n_unknown == test.n_unknown_labels
     kept, all_names, n_unknown = load_labels(tmp_path / "test", like_names=["x", "y", "z"], keep_unknown=True)
     assert (all_names[:3], n_unknown) == (["x", "y", "z"], 0)
-    assert (kept[:, :3] != Y_alone).nnz == 0
-    assert kept.nnz == Y_alone.nnz + test.n_unknown_labels
+    assert (kept[:, :3] != Y_only).nnz == 0
+    assert kept.nnz == Y_only.nnz + test.n_unknown_labels
 
 
 def test_names_that_are_not_unique_cannot_be_matched(tmp_path, matrices):

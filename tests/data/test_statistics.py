@@ -1,4 +1,4 @@
-"""Statistics, surveys of files, the catalogue, and the figure of label frequencies."""
+"""Statistics, surveys of files, the catalog, and the figure of label frequencies."""
 
 import json
 
@@ -19,7 +19,7 @@ Y = sparse.csr_matrix(np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0,
 
 def test_statistics_are_those_counted_by_hand():
     found = describe_labels(Y)
-    assert (found.n_samples, found.n_labels, found.n_used_labels, found.n_marks) == (4, 4, 3, 5)
+    assert (found.n_samples, found.n_labels, found.n_used_labels, found.n_assignments) == (4, 4, 3, 5)
     assert found.n_rows_without_labels == 1
     assert found.points_per_label == pytest.approx(5 / 3)
     assert found.labels_per_point == pytest.approx(5 / 4)
@@ -66,7 +66,7 @@ def test_a_survey_of_xmc_text_counts_every_file_and_all_together(tmp_path):
     assert [one.n_samples for one in found.tests] == [1, 4]
     assert found.together.n_samples == 9
     assert found.together.n_used_labels == 4
-    assert found.together.n_marks == 11
+    assert found.together.n_assignments == 11
     assert found.n_new_labels == 1
     assert found.label_counts.tolist() == [3, 1, 1, 0]
 
@@ -81,7 +81,7 @@ def test_a_survey_of_texts_joins_labels_by_name_and_counts_terms(tmp_path):
     assert found.train.n_labels == 2
     assert found.together.n_used_labels == 4
     assert found.n_new_labels == 2
-    assert found.together.n_marks == 7
+    assert found.together.n_assignments == 7
     assert survey(tmp_path / "train.jsonl", text=TextFeatures(min_df=2)).n_features == 2
     assert survey(tmp_path / "train.jsonl", count_features=False).n_features is None
 
@@ -93,7 +93,7 @@ def test_a_survey_of_files_that_do_not_fit_is_refused(tmp_path):
         survey(tmp_path / "a.txt", [tmp_path / "b.txt"])
 
 
-def test_the_catalogue_knows_the_papers_six_data_sets():
+def test_the_catalog_knows_the_papers_six_data_sets():
     assert [entry.name for entry in catalog.known()] == [
         "EURLex-4K", "AmazonCat-13K", "Wikipedia-31K", "WikiLSHTC-325K", "Wikipedia-500K", "Amazon-670K",
     ]  # fmt: skip
@@ -109,8 +109,8 @@ def test_a_data_set_beyond_the_paper_is_found_by_name_and_is_not_of_its_table():
 
 
 @pytest.mark.parametrize("entry", catalog.known(), ids=lambda entry: entry.name)
-def test_the_catalogues_figures_agree_with_each_other(entry):
-    """Marks over labels is APpL, counted by the table over the training rows or over all rows."""
+def test_the_catalogs_figures_agree_with_each_other(entry):
+    """Label assignments per label are APpL, counted by the table over the training rows or over all rows."""
     per_label = [
         rows * entry.labels_per_point / entry.n_labels for rows in (entry.n_train, entry.n_train + entry.n_test)
     ]

@@ -105,7 +105,7 @@ def damage_manifest(folder, **changes):
     [
         ({"version": 99}, "version 99"),
         ({"kind": "model"}, "not a data set folder"),
-        ({"n_samples": 7}, "damaged: X is not a sound sparse matrix: it has 61 pointers; expected 8"),
+        ({"n_samples": 7}, "damaged: X is not a valid sparse matrix: it has 61 pointers; expected 8"),
         ({"n_samples": None}, "damaged"),
         ({"digest": None}, "damaged"),
         ({"arrays": None}, "damaged"),
@@ -132,7 +132,7 @@ def put_right(folder, name, array):
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "value"),
+    ("name", "position", "value"),
     [
         ("X_indices", 5, 10**8),
         ("X_indices", 5, -1),
@@ -152,10 +152,10 @@ def put_right(folder, name, array):
     ],
 )
 @pytest.mark.parametrize("verify", [False, True])
-def test_what_leads_out_of_range_is_damage_whatever_the_checksums_say(tmp_path, dataset, name, place, value, verify):
+def test_indices_out_of_range_are_damage_even_with_valid_checksums(tmp_path, dataset, name, position, value, verify):
     write_store(dataset, tmp_path / "store")
     array = np.load(tmp_path / "store" / f"{name}.npy")
-    array[place] = value
+    array[position] = value
     put_right(tmp_path / "store", name, array)
     with pytest.raises(InputError, match="store: damaged: "):
         open_store(tmp_path / "store", verify=verify)
@@ -175,18 +175,18 @@ def test_rows_out_of_order_and_doubled_columns_are_damage(tmp_path, dataset, nam
             open_store(tmp_path / "store")
 
 
-def test_labels_alone_are_looked_at_too(tmp_path, dataset):
+def test_open_labels_validates_too(tmp_path, dataset):
     write_store(dataset, tmp_path / "store")
     assert load_labels(tmp_path / "store")[1] == dataset.label_names
     put_right(tmp_path / "store", "Y_indices", np.full(dataset.Y.nnz, 10**8, np.int32))
-    with pytest.raises(InputError, match="damaged: Y is not a sound sparse matrix"):
+    with pytest.raises(InputError, match="damaged: Y is not a valid sparse matrix"):
         load_labels(tmp_path / "store")
 
 
 def test_other_contents_under_the_old_digest_do_not_verify(tmp_path, dataset):
     write_store(dataset, tmp_path / "store")
     put_right(tmp_path / "store", "X_data", dataset.X.data * 2)
-    with pytest.raises(InputError, match="not what its digest says"):
+    with pytest.raises(InputError, match="do not match its digest"):
         open_store(tmp_path / "store", verify=True)
 
 
@@ -225,7 +225,7 @@ def test_a_term_that_stands_twice_is_refused(tmp_path):
     X = text.fit_transform(["one two", "two six"])
     write_store(Dataset(X, sparse.csr_matrix((2, 1)), text=text), tmp_path / "store")
     put_right(tmp_path / "store", "text_terms_utf8", np.frombuffer(b"onetwotwo", np.uint8))
-    with pytest.raises(InputError, match="a term stands twice"):
+    with pytest.raises(InputError, match="a term occurs twice"):
         open_store(tmp_path / "store")
 
 
@@ -277,8 +277,8 @@ print(seen)
 def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path):
     """The last step is the renaming; killed right before it, there is still no folder of that name."""
     run = [sys.executable, "-c", WRITER]
-    whole = subprocess.run([*run, str(tmp_path / "whole"), "999"], capture_output=True, text=True, check=True)
-    n_steps = int(whole.stdout)
+    complete = subprocess.run([*run, str(tmp_path / "whole"), "999"], capture_output=True, text=True, check=True)
+    n_steps = int(complete.stdout)
     assert n_steps >= 12
     for step in (0, 3, n_steps - 2, n_steps - 1):
         target = tmp_path / f"store{step}"
@@ -293,7 +293,7 @@ def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that kills")
-def test_a_writer_killed_at_a_random_moment_leaves_a_whole_store_or_none(tmp_path):
+def test_a_writer_killed_at_a_random_moment_leaves_a_complete_store_or_none(tmp_path):
     script = (
         "import sys; from unmissed.data import make_corpus, write_store; d = make_corpus(2000, 0, 50, 500).train;"
         "print('ready', flush=True); write_store(d, sys.argv[1])"

@@ -15,7 +15,7 @@ def test_one_seed_is_one_corpus_and_another_another():
     assert one.train.digest != other.train.digest
 
 
-def test_sizes_are_as_asked_and_every_row_has_labels_and_length_one():
+def test_sizes_are_as_given_and_every_row_has_labels_and_unit_norm():
     train, test = make_corpus(300, 100, 40, 500, rng=0)
     assert train.X.shape == (300, 500)
     assert test.Y.shape == (100, 40)
@@ -52,8 +52,8 @@ def test_labels_of_a_theme_go_together_only_with_correlation():
 def test_words_tell_labels():
     """The mean of the rows of a label lies nearer to its own test rows than to others."""
     train, test = make_corpus(2_000, 500, 20, 1_000, rng=3)
-    centres = (train.Y.T @ train.X).toarray() / np.maximum(train.label_counts, 1)[:, None]
-    scores = test.X @ (centres - centres.mean(axis=0)).T
+    centers = (train.Y.T @ train.X).toarray() / np.maximum(train.label_counts, 1)[:, None]
+    scores = test.X @ (centers - centers.mean(axis=0)).T
     best = scores.argmax(axis=1)
     hits = test.Y.toarray()[np.arange(500), best].mean()
     assert hits > 2 * test.Y.mean()

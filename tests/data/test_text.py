@@ -20,7 +20,7 @@ TEST = ["the the unicorn cat", "bird dog", "unicorn"]
 
 
 def naive(train: list[str], texts: list[str]) -> tuple[list[str], np.ndarray]:
-    """(1 + ln count) ln(N / df), rows of length 1, word by word."""
+    """(1 + ln count) ln(N / df), L2-normalized rows, word by word."""
     words = [[word for word in text.lower().split() if len(word) > 1] for text in train]
     terms = sorted({word for row in words for word in row})
     rows = []
@@ -45,7 +45,7 @@ def test_features_equal_the_formula_computed_word_by_word():
     np.testing.assert_allclose(text.transform(TEST).toarray(), naive(TRAIN, TEST)[1], rtol=1e-6)
 
 
-def test_features_are_canonical_and_have_length_one_or_none():
+def test_rows_are_canonical_and_l2_normalized_or_empty():
     X = TextFeatures().fit_transform(TRAIN)
     assert isinstance(X, sparse.csr_matrix)
     assert X.dtype == np.float32
@@ -56,9 +56,9 @@ def test_features_are_canonical_and_have_length_one_or_none():
 
 def test_the_test_texts_teach_nothing():
     text = TextFeatures().fit(TRAIN)
-    alone = text.transform(TEST[:1])
+    single = text.transform(TEST[:1])
     together = text.transform(TEST)[:1]
-    assert alone.data.tobytes() == together.data.tobytes()
+    assert single.data.tobytes() == together.data.tobytes()
 
 
 def test_smooth_equals_scikit_learn():
@@ -72,7 +72,7 @@ def test_smooth_equals_scikit_learn():
     np.testing.assert_allclose(text.transform(TEST).toarray(), expected.transform(TEST).toarray(), rtol=1e-6, atol=1e-7)
 
 
-def test_a_word_in_every_document_weighs_nothing():
+def test_a_word_in_every_document_has_weight_zero():
     text = TextFeatures()
     X = text.fit_transform(["same one", "same two"])
     assert text.terms_ == ["one", "same", "two"]
@@ -132,18 +132,18 @@ def test_transforming_needs_no_scikit_learn(tmp_path):
 def test_the_vocabulary_is_made_once():
     text = TextFeatures().fit(TRAIN)
     text.transform(TEST)
-    known = text._places
+    known = text._positions
     text.transform(TEST)
-    assert text._places is known
+    assert text._positions is known
     text.fit(["other words"])
-    assert sorted(text._places) == ["other", "words"]
+    assert sorted(text._positions) == ["other", "words"]
 
 
-def test_progress_is_told():
-    told = []
-    TextFeatures().fit(TRAIN * 200, progress=lambda done, total: told.append((done, total)))
-    assert told[0] == (0, 1000)
-    assert len(told) > 2
+def test_progress_is_reported():
+    calls = []
+    TextFeatures().fit(TRAIN * 200, progress=lambda done, total: calls.append((done, total)))
+    assert calls[0] == (0, 1000)
+    assert len(calls) > 2
 
 
 @pytest.mark.parametrize("options", [{"ngrams": (0, 1)}, {"ngrams": (2, 1)}, {"min_df": 0}, {"max_features": 0}])

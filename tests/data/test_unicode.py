@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tests.cli.speaking import refused, said
 from unmissed.data import Columns, Dataset, TextFeatures, load, load_labels, open_store
-from unmissed.data.documents import Reading
+from unmissed.data.documents import DocumentReader
 from unmissed.data.large_text import convert_text
 from unmissed.errors import InputError
 from unmissed.models.frames import open_labels
@@ -73,7 +73,7 @@ def test_a_store_made_in_blocks_is_normalized_too(tmp_path):
     assert open_store(tmp_path / "store").digest == load(write_rows(tmp_path / "b.jsonl")).digest
 
 
-def test_names_beside_features_are_normalized_unless_two_become_one(tmp_path):
+def test_feature_names_are_normalized_unless_two_become_equal(tmp_path):
     (tmp_path / "a.txt").write_text("2 1 2\n0 0:1\n1 0:2\n")
     (tmp_path / "labels.txt").write_text(f"{nfd('Öl')}\nb\n")
     assert load(tmp_path / "a.txt").label_names == ["Öl", "b"]
@@ -104,13 +104,6 @@ def test_text_features_remember_the_normal_form(tmp_path):
     assert TextFeatures(stop_words=[nfd("öl")]).fit(["Öl Liter"]).terms_ == ["liter"]
 
 
-def test_stored_text_features_without_the_option_leave_texts_as_they_are():
-    old = TextFeatures(unicode_normalization="none").fit(["Öl"])
-    assert "unicode_normalization" not in old.options
-    assert TextFeatures.from_arrays(old.options, old.to_arrays(), "here").unicode_normalization == "none"
-    assert TextFeatures().fit(["Öl"]).options["unicode_normalization"] == "nfc"
-
-
 def test_a_run_answers_alike_to_both_forms_and_finds_labels_by_both(tmp_path):
     run = train("popularity", load(write_rows(tmp_path / "a.jsonl", "NFD")), tmp_path / "run")
     assert run.text.transform([nfd("Ökologie")]).nnz == run.text.transform(["Ökologie"]).nnz == 1
@@ -134,7 +127,7 @@ def test_predict_and_evaluate_match_labels_whatever_the_form(tmp_path, capsys):
     words = ["--truth", other, "--train", source, "-k", "1", "--bootstrap", "0", "--json"]
     found = [json.loads(said(capsys, "evaluate", tmp_path / name, *words)) for name in ("best.tsv", "nfd.tsv")]
     assert found[0]["figures"] == found[1]["figures"]
-    assert found[0]["unseen"]["marks"] == 0
+    assert found[0]["unseen"]["assignments"] == 0
 
 
 def test_the_shell_takes_another_normal_form_and_the_run_remembers_it(tmp_path, capsys):
@@ -158,7 +151,7 @@ def test_the_shell_takes_another_normal_form_and_the_run_remembers_it(tmp_path, 
 def test_half_a_surrogate_pair_is_refused_where_it_is(row, what, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "fine", "labels": ["x"]}\n' + json.dumps(row) + "\n")
-    for read in (load, lambda one: list(Reading().texts_and_ids(one)[0])):
+    for read in (load, lambda one: list(DocumentReader().texts_and_ids(one)[0])):
         if what.startswith("label") and read is not load:
             continue
         with pytest.raises(InputError, match=HALF) as found:
@@ -201,7 +194,7 @@ def test_a_file_in_another_encoding_is_the_same_data_set(encoding, tmp_path):
     expected = load(tmp_path / "a.csv")
     columns = Columns(encoding=encoding)
     assert load(tmp_path / "b.csv", columns=columns).digest == expected.digest
-    convert_text(tmp_path / "b.csv", tmp_path / "store", reading=Reading(columns))
+    convert_text(tmp_path / "b.csv", tmp_path / "store", reading=DocumentReader(columns))
     assert open_store(tmp_path / "store").digest == expected.digest
     rows = [{"text": text, "labels": labels} for text, labels in ROWS]
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

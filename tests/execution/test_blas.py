@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tests.solvers.problems import make_problem
+from tests.models.linear.problems import make_problem
 from unmissed.execution.blas import one_blas_thread
 from unmissed.models import SLEEC
-from unmissed.solvers import sleec
+from unmissed.models.embeddings.sleec import solver
 
 
 def blas_threads() -> set[int]:
@@ -73,13 +73,13 @@ def test_the_last_thread_that_leaves_restores_the_limit_even_if_another_entered_
 
 def test_sleec_embeds_clusters_with_one_blas_thread_on_any_number_of_threads(monkeypatch):
     X, Y = make_problem(0, n_samples=90, n_features=20, n_labels=8)
-    seen, project = [], sleec.project
+    seen, project = [], solver.project
 
     def watched(*arguments):
         seen.append(blas_threads())
         return project(*arguments)
 
-    monkeypatch.setattr(sleec, "project", watched)
+    monkeypatch.setattr(solver, "project", watched)
     found = [SLEEC(n_components=4, cluster_size=30, n_learners=2, n_jobs=jobs).fit(X, Y) for jobs in (1, 2)]
     assert seen
     assert all(one == {1} for one in seen)

@@ -23,7 +23,7 @@ from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Dask, OnDisk, Placed, Threads, Work
 from unmissed.execution import dask as module
 from unmissed.models import PWDiSMEC
-from unmissed.models.rows import Rows
+from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
 from unmissed.runs import open_run, train
 
@@ -78,7 +78,7 @@ def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
     assert "60 labels trained" in said(capsys, "train", "dismec", store, "--run", tmp_path / "run", *words)
     texts = write_texts(tmp_path / "train.jsonl")
     line = refused(capsys, "train", "dismec", texts, "--run", tmp_path / "other", *words)
-    assert "never rows: train from a store" in line
+    assert "not data: train from a store" in line
     assert not (tmp_path / "other" / "manifest.json").exists()
 
 
@@ -94,7 +94,8 @@ def test_a_cluster_ranks_a_store_as_one_process_does(cluster, store, tmp_path, c
         part = run.rank(open_store(store).X[begin : begin + 128], 3)
         assert np.array_equal(found.labels[begin : begin + 128], part.labels)
         assert np.array_equal(found.scores[begin : begin + 128], part.scores)
-    assert "a store, DATA, into a file, --out" in refused(capsys, "predict", tmp_path / "run", store, *words)
+    line = refused(capsys, "predict", tmp_path / "run", store, *words)
+    assert "needs a store as DATA and an output file, --out" in line
 
 
 def test_a_model_fits_the_path_of_a_store(cluster, store):
@@ -118,11 +119,11 @@ def test_workers_write_pieces_themselves_and_share_one_layout_each(cluster, tmp_
 
 
 def test_a_task_that_is_sent_is_small_and_holds_no_rows(store):
-    rows = Rows.stored(store)
+    rows = TrainingData.stored(store)
     assert len(module._pack(_Maker(rows))) < 2000
     dataset = open_store(store)
-    with pytest.raises(InputError, match="never rows"):
-        module._pack(_Maker(Rows.check(dataset.X, dataset.Y)))
+    with pytest.raises(InputError, match="not data"):
+        module._pack(_Maker(TrainingData.check(dataset.X, dataset.Y)))
 
 
 class _Maker:
@@ -173,22 +174,22 @@ def test_a_failing_task_reaches_the_caller_and_others_are_kept(cluster, tmp_path
 
 
 def test_another_store_under_the_same_path_is_refused_before_anything_is_trained(cluster, store, tmp_path):
-    rows = Rows.stored(store)
+    rows = TrainingData.stored(store)
     sent = module.Sent(module._pack(_Maker(rows)).replace(rows.store.digest.encode(), b"0" * 64), module._stamp(), None)
     with pytest.raises(InputError, match=r"on .*holds other data"):
-        cluster._look(sent)
+        cluster._check_workers(sent)
 
 
 def test_a_worker_with_other_code_is_refused(cluster):
     sent = module.Sent(module._pack(dict), {**module._stamp(), "numpy": "0.1"}, None)
     with pytest.raises(InputError, match=r"has numpy .*; expected 0\.1"):
-        cluster._look(sent)
+        cluster._check_workers(sent)
 
 
 def test_a_worker_that_does_not_see_the_disk_is_refused(cluster, tmp_path):
     sent = module.Sent(module._pack(dict), module._stamp(), str(tmp_path / "gone" / "token"))
     with pytest.raises(InputError, match="all workers need the same disk"):
-        cluster._look(sent)
+        cluster._check_workers(sent)
 
 
 def test_a_piece_that_never_arrives_is_no_finished_training(tmp_path, monkeypatch):
@@ -201,7 +202,7 @@ def test_a_piece_that_never_arrives_is_no_finished_training(tmp_path, monkeypatc
                 yield type("Said", (), {"key": task.key})()
 
     monkeypatch.setattr("unmissed.execution.work._PATIENCE", 0.1)
-    with pytest.raises(UnmissedError, match="do all share one disk"):
+    with pytest.raises(UnmissedError, match="do all machines share one disk"):
         Work(OnDisk(tmp_path), Lying()).run([Slow(1, str(tmp_path))], dict)
 
 
@@ -215,7 +216,7 @@ def test_a_cluster_that_goes_away_is_one_line_and_what_was_finished_is_kept(tmp_
         made = Work(pieces, Dask(client)).map([Slow(n, notes) for n in range(50, 150)], Offset(0, notes))
         next(made)
         local.close()
-        with pytest.raises(UnmissedError, match="the cluster is gone"):
+        with pytest.raises(UnmissedError, match="the connection to the cluster is lost"):
             list(made)
     assert pieces.listed()
 
@@ -270,7 +271,7 @@ def test_a_local_cluster_listens_on_the_loopback_interface_only(cluster):
     assert all(address.partition(":")[0].endswith("0100007F") for address in found)
 
 
-def test_a_local_cluster_has_a_dashboard_only_where_one_is_asked_for(cluster):
+def test_a_local_cluster_has_a_dashboard_only_on_request(cluster):
     assert page(cluster, "health") == 404
     with Dask("local:1", dashboard="127.0.0.1:0") as shown:
         assert page(shown, "health") == 200
@@ -283,15 +284,15 @@ def certificates(tmp_path_factory):
     """A CA, and a certificate of it for this machine: --tls-ca-file, --tls-cert and --tls-key."""
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl to make certificates")
-    place = tmp_path_factory.mktemp("tls")
+    position = tmp_path_factory.mktemp("tls")
     new = "openssl req -newkey rsa:2048 -nodes -days 2"
     for line in (
         f"{new} -x509 -subj /CN=ca -keyout ca.key -out ca.pem",
         f"{new} -subj /CN=localhost -keyout own.key -out own.csr",
         "openssl x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out own.pem",
     ):
-        subprocess.run(line.split(), cwd=place, check=True, capture_output=True)
-    return {"tls-ca-file": place / "ca.pem", "tls-cert": place / "own.pem", "tls-key": place / "own.key"}
+        subprocess.run(line.split(), cwd=position, check=True, capture_output=True)
+    return {"tls-ca-file": position / "ca.pem", "tls-cert": position / "own.pem", "tls-key": position / "own.key"}
 
 
 def test_a_scheduler_with_tls_trains_only_for_who_has_a_certificate(certificates, store, tmp_path, capsys):
@@ -313,13 +314,13 @@ def test_a_scheduler_with_tls_trains_only_for_who_has_a_certificate(certificates
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--tls-cert", "x.pem"], "--tls-cert goes with --cluster"),
+        (["--tls-cert", "x.pem"], "--tls-cert needs --cluster"),
         (["--cluster", "tls://127.0.0.1:9", "--tls-cert", "x.pem"], "missing: --tls-ca-file, --tls-key"),
         (
             ["--cluster", "tls://127.0.0.1:9", "--tls-cert", "x.pem", "--tls-key", "x.pem", "--tls-ca-file", "x.pem"],
             "x.pem: no such file",
         ),
-        (["--dashboard", ":8787"], "--dashboard goes with --cluster"),
+        (["--dashboard", ":8787"], "--dashboard needs --cluster"),
     ],
 )
 def test_options_of_a_cluster_that_do_not_go_together_are_refused(words, line, store, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Pieces come back as they were put, whole or not at all."""
+"""Pieces come back as they were put, piece or not at all."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,14 @@ def test_a_piece_comes_back_as_it_was_put(pieces):
     found = pieces.get("tree/2")
     assert found.arrays["depth"].tolist() == [0, 1, 2]
     assert found.arrays["empty"].shape == (0, 4)
-    assert found.facts == {"n_nodes": 7}
+    assert found.metadata == {"n_nodes": 7}
     assert pieces.listed() == ["tree/2"]
 
 
 def test_a_key_keeps_what_it_has(pieces):
     for number in (1, 2):
-        pieces.put(Piece("one", facts={"number": number}))
-    assert pieces.get("one").facts == {"number": 1}
+        pieces.put(Piece("one", metadata={"number": number}))
+    assert pieces.get("one").metadata == {"number": 1}
 
 
 def test_dropped_pieces_are_gone(pieces):
@@ -38,7 +38,7 @@ def test_dropped_pieces_are_gone(pieces):
     assert pieces.get("state/1") is None
 
 
-def test_an_overlay_leaves_what_is_below_alone(tmp_path):
+def test_an_overlay_does_not_change_the_pieces_below(tmp_path):
     below = OnDisk(tmp_path)
     below.put(Piece("labels/0"))
     above = Overlay(below)
@@ -50,9 +50,9 @@ def test_an_overlay_leaves_what_is_below_alone(tmp_path):
 
 @pytest.mark.parametrize("key", ["", "/etc", "../up", "a//b", "a/../b", ".hidden", "a/.b", "A", "a b", "a/"])
 def test_keys_are_plain_words(key, tmp_path):
-    with pytest.raises(InputError, match="no key of a piece"):
+    with pytest.raises(InputError, match="not the key of a piece"):
         Piece(key)
-    with pytest.raises(InputError, match="no key of a piece"):
+    with pytest.raises(InputError, match="not the key of a piece"):
         OnDisk(tmp_path).get(key)
 
 
@@ -82,8 +82,8 @@ def test_arrays_of_other_names_types_or_dimensions_are_refused():
             piece.expect(layout)
 
 
-def test_facts_that_should_be_numbers_are():
-    piece = Piece("one", facts={"gap": 0.5, "epochs": 3, "name": "x", "yes": True, "lost": float("nan")})
+def test_numeric_metadata_is_checked():
+    piece = Piece("one", metadata={"gap": 0.5, "epochs": 3, "name": "x", "yes": True, "lost": float("nan")})
     assert piece.numbers("gap", "epochs") == {"gap": 0.5, "epochs": 3}
     for wrong in ("name", "yes", "lost", "missing"):
         with pytest.raises(InputError, match=f"one: damaged: {wrong} is .*, expected a number"):
@@ -93,13 +93,13 @@ def test_facts_that_should_be_numbers_are():
 def test_a_piece_that_a_power_cut_tore_is_not_there_and_is_put_again(tmp_path):
     """An archive is renamed before its files reach the disk: after the cut the folder is there, its manifest is not."""
     pieces = OnDisk(tmp_path)
-    whole = Piece("labels/0", {"a": np.arange(3)})
-    pieces.put(whole)
+    piece = Piece("labels/0", {"a": np.arange(3)})
+    pieces.put(piece)
     (tmp_path / "labels" / "0" / "manifest.json").unlink()
     (tmp_path / "labels" / "0" / "a.npy").write_bytes(b"")
     assert pieces.get("labels/0") is None
     assert pieces.listed() == []
-    pieces.put(whole)
+    pieces.put(piece)
     assert OnDisk(tmp_path, verify=True).get("labels/0").arrays["a"].tolist() == [0, 1, 2]
     assert [entry.name for entry in (tmp_path / "labels").iterdir()] == ["0"]
 

@@ -76,19 +76,19 @@ def test_the_clock_begins_with_the_first_word():
     assert watch(get_ready, Limits(seconds=0.5), lambda word: None).state == "finished"
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="a limit of memory needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="a memory limit needs /proc")
 def test_a_call_is_stopped_at_its_limit_of_memory():
     outcome = watch(eat, Limits(memory=400 * 2**20), lambda word: None)
     assert outcome.state == "memory limit"
     assert outcome.peak_bytes > 400 * 2**20
 
 
-def test_what_a_call_raises_is_told_in_one_line():
+def test_an_exception_of_the_call_is_reported_in_one_line():
     outcome = watch(fail, Limits(), lambda word: None)
     assert (outcome.state, outcome.reason) == ("failed", "InputError: no rows")
 
 
-def test_a_process_that_is_lost_is_told_with_its_code():
+def test_a_lost_process_is_reported_with_its_exit_code():
     assert "code 3" in watch(vanish, Limits(), lambda word: None).reason
 
 

@@ -20,14 +20,14 @@ FORMATS = {kind.name: kind for module in MODULES for kind in module.FORMATS}
 
 
 def main() -> int:
-    """Run what the words say, and print a line per format and its faults."""
+    """Run the campaign and print a line per format and its faults."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
     parser.add_argument("--cases", type=int, default=1000, help="per format; of flips a 20th, of kills fewer")
-    parser.add_argument("--kills", type=int, help="so many kills over all verbs, and nothing else")
+    parser.add_argument("--kills", type=int, help="only this number of kills over all commands")
     parser.add_argument("--exactly", action="store_true", help="as many flips and kills as other cases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the first case")
-    parser.add_argument("--only", action="append", choices=list(FORMATS), help="may be given more than once")
+    parser.add_argument("--only", action="append", choices=list(FORMATS), help="repeatable")
     words = parser.parse_args()
     n_faults = 0
     for name, n_cases in _cases(words).items():
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _cases(words: argparse.Namespace) -> dict[str, int]:
-    """Return how many cases of each format are asked for."""
+    """Return the number of cases of each format."""
     if words.kills is not None:
         return kills.kills_each(words.kills)
     fewer = {name: 1 if words.exactly else FEWER.get(name, 1) for name in words.only or FORMATS}

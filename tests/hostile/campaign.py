@@ -77,10 +77,10 @@ class Report:
 
     def line(self, name: str) -> str:
         kinds = Counter(fault.what.split(":")[0] for fault in self.faults)
-        told = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "no fault"
+        summary = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "no fault"
         return (
             f"{name}: {sum(self.counts.values()):,} cases, {self.counts[ACCEPTED]:,} accepted, "
-            f"{self.counts[REFUSED]:,} refused, {told} ({self.seconds:.0f} s)"
+            f"{self.counts[REFUSED]:,} refused, {summary} ({self.seconds:.0f} s)"
         )
 
     def group_lines(self) -> list[str]:
@@ -106,19 +106,19 @@ def run_format(kind: Format, n_cases: int, seed: int, first: int = 0, patience: 
     """Try cases first, first + 1, ... of a format, each with a generator of its own."""
     report = Report()
     begin = time.monotonic()
-    with workplace() as place:
-        seeds = kind.prepare(place / "seeds")
+    with workplace() as position:
+        seeds = kind.prepare(position / "seeds")
         case, end = first, first + n_cases
         with suppress(KeyboardInterrupt):  # Ctrl-C ends it with a report of what was done
             while case < end:
-                case = _batch(kind, seeds, place, seed, case, min(case + BATCH, end), patience, report)
+                case = _batch(kind, seeds, position, seed, case, min(case + BATCH, end), patience, report)
     report.seconds = time.monotonic() - begin
     return report
 
 
-def try_case(kind: Format, seeds: object, place: Path, seed: int, case: int) -> str:
+def try_case(kind: Format, seeds: object, workdir: Path, seed: int, case: int) -> str:
     """Make one case and let the program use it; returns how it ended."""
-    folder = place / f"case-{case}"
+    folder = workdir / f"case-{case}"
     folder.mkdir()
     try:
         made = kind.spoil(np.random.default_rng([seed, case]), seeds, folder)
@@ -137,12 +137,12 @@ def try_case(kind: Format, seeds: object, place: Path, seed: int, case: int) -> 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def workplace() -> _Place:
-    """Give a folder for cases, in memory where the system has such a place."""
-    return _Place("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+def workplace() -> _WorkFolder:
+    """Return a temporary folder for the cases, in memory if possible."""
+    return _WorkFolder("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
 
 
-class _Place:
+class _WorkFolder:
     def __init__(self, parent: str | None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="hostile.", dir=parent))
 
@@ -154,14 +154,14 @@ class _Place:
 
 
 def _batch(
-    kind: Format, seeds: object, place: Path, seed: int, case: int, end: int, patience: float, report: Report
+    kind: Format, seeds: object, workdir: Path, seed: int, case: int, end: int, patience: float, report: Report
 ) -> int:
     """Run cases in a child until it is through, dies or hangs; returns the next case to do."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         os.close(reader)
-        _work(kind, seeds, place, seed, range(case, end), writer)
+        _work(kind, seeds, workdir, seed, range(case, end), writer)
         os._exit(0)
     os.close(writer)
     ended = None
@@ -181,17 +181,17 @@ def _batch(
             os.waitpid(child, 0)
             ended = f"hang: more than {patience:g} s"
         report.add(kind, seeds, seed, case, ended)
-        shutil.rmtree(place / f"case-{case}", ignore_errors=True)
+        shutil.rmtree(workdir / f"case-{case}", ignore_errors=True)
         case += 1
     else:
         os.waitpid(child, 0)
     return case
 
 
-def _work(kind: Format, seeds: object, place: Path, seed: int, cases: range, writer: int) -> None:
+def _work(kind: Format, seeds: object, workdir: Path, seed: int, cases: range, writer: int) -> None:
     """Be the child: try the cases and tell of each how it ended."""
     _die_with_parent()
-    faulthandler.disable()  # a crash is counted, not told
+    faulthandler.disable()  # a crash is counted, not printed
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -199,7 +199,7 @@ def _work(kind: Format, seeds: object, place: Path, seed: int, cases: range, wri
     resource.setrlimit(resource.RLIMIT_AS, (used + kind.memory, used + kind.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for case in cases:
-        outcome = try_case(kind, seeds, place, seed, case)
+        outcome = try_case(kind, seeds, workdir, seed, case)
         os.write(writer, f"{case} {' '.join(outcome.split())}\n".encode("utf-8", "backslashreplace"))
 
 
@@ -214,8 +214,8 @@ def _lines(reader: int, patience: float) -> Iterator[str]:
         piece = os.read(reader, 1 << 16)
         if not piece:
             return
-        *whole, held = (held + piece).split(b"\n")
-        for line in whole:
+        *complete, held = (held + piece).split(b"\n")
+        for line in complete:
             yield line.decode("utf-8", "replace")
 
 

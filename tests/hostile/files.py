@@ -16,7 +16,7 @@ from scipy import sparse
 from tests.hostile.campaign import Format
 from tests.hostile.mutators import Rng, pick, spoil_array, spoil_bytes, spoil_header, spoil_json, spoil_json_text
 from unmissed.data import Dataset, load, make_corpus
-from unmissed.data.npz import read_matrix
+from unmissed.data.readers.npz import read_matrix
 from unmissed.data.statistics import describe_labels
 from unmissed.matrices import check_X, check_Y
 from unmissed.metrics import evaluate
@@ -93,7 +93,7 @@ def parts_of(matrix: Any) -> dict[str, Any]:
     return held | {name: getattr(matrix, name) for name in names}
 
 
-def prepare_npz(place: Path) -> dict[str, Any]:
+def prepare_npz(workdir: Path) -> dict[str, Any]:
     seeds: dict[str, Any] = {"fitted": fitted()}
     _, test, _ = seeds["fitted"]
     for form in FORMS:
@@ -107,9 +107,9 @@ def _as(matrix: Any, form: str) -> Any:
 
 def spoil_pair(rng: Rng, seeds: Any, folder: Path) -> Path:
     form, which = pick(rng, FORMS), int(rng.integers(2))
-    for place, (name, arrays) in enumerate(zip("XY", seeds[form], strict=True)):
-        whole = zipped({key: npy(array) for key, array in arrays.items()}, zipfile.ZIP_STORED)
-        (folder / f"{name}.npz").write_bytes(spoil_npz(rng, arrays) if place == which else whole)
+    for position, (name, arrays) in enumerate(zip("XY", seeds[form], strict=True)):
+        intact = zipped({key: npy(array) for key, array in arrays.items()}, zipfile.ZIP_STORED)
+        (folder / f"{name}.npz").write_bytes(spoil_npz(rng, arrays) if position == which else intact)
     return folder
 
 
@@ -140,7 +140,7 @@ def use_memory(seeds: Any, made: list[Any]) -> None:
     use_matrices(seeds, *made)
 
 
-def prepare_ranking(place: Path) -> dict[str, Any]:
+def prepare_ranking(workdir: Path) -> dict[str, Any]:
     _, test, model = fitted()
     found = model.rank(test.X, 5)
     return {"arrays": {"labels": found.labels, "scores": found.scores}, "Y": test.Y}
@@ -155,7 +155,7 @@ def use_ranking(seeds: Any, path: Path) -> None:
     evaluate(Ranking.load(path), seeds["Y"], np.full(seeds["Y"].shape[1], 2.0), k=(1, 3))
 
 
-def prepare_table(place: Path) -> dict[str, Any]:
+def prepare_table(workdir: Path) -> dict[str, Any]:
     values = np.random.default_rng(0).uniform(0.1, 1, 50)
     return {"npy": npy(values), "values": values, "txt": "".join(f"{value!r}\n" for value in values).encode()}
 
@@ -175,7 +175,7 @@ def use_table(seeds: Any, path: Path) -> None:
     FromTable(path)
 
 
-def prepare_idx(place: Path) -> bytes:
+def prepare_idx(workdir: Path) -> bytes:
     return bytes([0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 3]) + np.random.default_rng(0).bytes(36)
 
 
@@ -194,12 +194,12 @@ def use_idx(seeds: Any, path: Path) -> None:
     read_idx(path)
 
 
-def prepare_text(place: Path) -> bytes:
+def prepare_text(workdir: Path) -> bytes:
     raw = b"6 40 9\n0,3 0:0.5 7:1e-3 39:2\n8 1:1 2:-1.25\n 5:3\n1,2,4 0:1 1:1 2:1 3:1\n\n7 12:0.3333\n"
-    place.mkdir()
+    workdir.mkdir()
     for name, content in (("a.txt", raw), ("b.txt", raw.replace(b"0,3", b"3,0").replace(b"1e-3", b"1" * 40 + b"e-60"))):
-        (place / name).write_bytes(content)
-        load(place / name)  # compiled before the children are forked
+        (workdir / name).write_bytes(content)
+        load(workdir / name)  # compiled before the children are forked
     return raw
 
 
@@ -224,17 +224,17 @@ def use_text(seeds: Any, made: tuple[Path, bool]) -> None:
     Dataset(dataset.X, dataset.Y)  # what was parsed must be canonical
 
 
-def prepare_lines(place: Path) -> list[dict[str, Any]]:
+def prepare_lines(workdir: Path) -> list[dict[str, Any]]:
     return [{"text": f"one two {word}", "labels": ["a", word]} for word in ("three", "four", "äöü", "six")]
 
 
 def spoil_lines(rng: Rng, seeds: Any, folder: Path) -> Path:
     lines = [json.dumps(one) for one in seeds]
-    place = int(rng.integers(len(lines)))
+    position = int(rng.integers(len(lines)))
     if rng.random() < 0.5:
-        lines[place] = json.dumps(spoil_json(rng, seeds[place]))
+        lines[position] = json.dumps(spoil_json(rng, seeds[position]))
     else:
-        lines[place] = spoil_json_text(rng, lines[place])
+        lines[position] = spoil_json_text(rng, lines[position])
     path = folder / "a.jsonl"
     path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
     return path
@@ -244,7 +244,7 @@ def use_lines(seeds: Any, path: Path) -> None:
     describe_labels(load(path).Y)
 
 
-def prepare_tables(place: Path) -> bytes:
+def prepare_tables(workdir: Path) -> bytes:
     return 'id,text,labels\n1,"one, two",a;b\n2,"three ""four""\nfive",a\n3,six äöü,"[\'c\']"\n4,x,\n'.encode()
 
 

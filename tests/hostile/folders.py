@@ -69,8 +69,8 @@ def put_right(folder: Path) -> None:
 def spoil_folder(rng: Rng, folder: Path) -> None:
     """Spoil one or two files of a folder in any way, and sometimes put the checksums right."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for place in rng.permutation(len(files))[: 1 + int(rng.integers(2))].tolist():
-        spoil_file(rng, files[place])
+    for position in rng.permutation(len(files))[: 1 + int(rng.integers(2))].tolist():
+        spoil_file(rng, files[position])
     if rng.random() < 0.7:
         put_right(folder)
 
@@ -120,15 +120,20 @@ def corpus() -> tuple[Dataset, Dataset]:
     text = TextFeatures()
     X = text.fit_transform(texts[:40])
     names = [f"label {number} ä" for number in range(9)]
-    whole = Dataset(X, made.Y[:40], names, text.terms_, text, label_titles=names)
-    return whole, Dataset(text.transform(texts[40:]), made.Y[40:340])
+    dataset = Dataset(X, made.Y[:40], names, text.terms_, text, label_titles=names)
+    return dataset, Dataset(text.transform(texts[40:]), made.Y[40:340])
 
 
-def prepare_store(place: Path) -> dict[str, Any]:
-    whole, rows = corpus()
-    model = make_model("dismec", {"n_jobs": 1, "block_size": 4}).fit(whole.X, whole.Y)
-    write_store(whole, place / "store")
-    return {"folder": place / "store", "model": model, "rows": rows, "whole": look(open_store(place / "store"), model)}
+def prepare_store(workdir: Path) -> dict[str, Any]:
+    dataset, rows = corpus()
+    model = make_model("dismec", {"n_jobs": 1, "block_size": 4}).fit(dataset.X, dataset.Y)
+    write_store(dataset, workdir / "store")
+    return {
+        "folder": workdir / "store",
+        "model": model,
+        "rows": rows,
+        "intact": look(open_store(workdir / "store"), model),
+    }
 
 
 def look(dataset: Dataset, model: Any) -> Any:
@@ -155,14 +160,14 @@ def use_store(seeds: Any, made: tuple[Path, bool]) -> None:
     look(open_store(made[0], verify=made[1]), seeds["model"])
 
 
-def prepare_runs(place: Path) -> dict[str, Any]:
+def prepare_runs(workdir: Path) -> dict[str, Any]:
     """Train every method that is known, and one of them on text with names too."""
-    whole, rows = corpus()
-    plain = Dataset(whole.X, whole.Y)
+    dataset, rows = corpus()
+    plain = Dataset(dataset.X, dataset.Y)
     seeds: dict[str, Any] = {"folders": [], "rows": rows, "seen": {}}
     for method in known_methods():
-        for name, data in (("text", whole), ("plain", plain)) if method == "pw-dismec" else (("plain", plain),):
-            folder = place / f"{method}-{name}"
+        for name, data in (("text", dataset), ("plain", plain)) if method == "pw-dismec" else (("plain", plain),):
+            folder = workdir / f"{method}-{name}"
             known = make_model(method, {})._get_param_names()
             train(method, data, folder, {key: value for key, value in QUICK.items() if key in known})
             (folder / ".lock").unlink(missing_ok=True)
@@ -183,8 +188,8 @@ def look_at_run(folder: Path, rows: Dataset, verified: bool) -> Any:
         seen += [ranking.labels.tobytes(), ranking.scores.tobytes(), run.rank(rows.X[:2], 3).scores.tobytes()]
     if run.text is not None:
         seen.append(run.rank(["cod net quota", ""], 3).scores.tobytes())
-    told = summarize(run)
-    seen.append({key: told[key] for key in ("n_labels", "n_features", "model", "recipe")})
+    summary = summarize(run)
+    seen.append({key: summary[key] for key in ("n_labels", "n_features", "model", "recipe")})
     try:
         seen.append(describe_label(run, 0))
     except InputError as error:
@@ -221,7 +226,7 @@ def use_flipped_store(seeds: Any, folder: Path) -> None:
     """Without checksums nothing may crash; with them, what still opens is what was written."""
     with suppress(UnmissedError):
         look(open_store(folder), seeds["model"])
-    if look(open_store(folder, verify=True), seeds["model"]) != seeds["whole"]:
+    if look(open_store(folder, verify=True), seeds["model"]) != seeds["intact"]:
         raise DifferenceError(folder.name)
 
 
@@ -232,12 +237,12 @@ def use_flipped_run(seeds: Any, folder: Path) -> None:
         raise DifferenceError(folder.name)
 
 
-def prepare_kills(place: Path) -> dict[str, Any]:
-    """Train every method whole; how often each calls the disk is found by dying later and later."""
-    whole, _ = corpus()
-    seeds: dict[str, Any] = {"data": whole, "trees": {}}
+def prepare_kills(workdir: Path) -> dict[str, Any]:
+    """Train every method to the end; kills at later and later calls then count its disk operations."""
+    dataset, _ = corpus()
+    seeds: dict[str, Any] = {"data": dataset, "trees": {}}
     for method in known_methods():
-        seeds["trees"][method] = tree_bytes(_trained(method, whole, place / method))
+        seeds["trees"][method] = tree_bytes(_trained(method, dataset, workdir / method))
     return seeds
 
 

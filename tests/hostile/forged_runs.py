@@ -2,8 +2,7 @@
 
 A forged run must be refused by one InputError, or open and rank correctly. Correctly means: each row's labels exist and
 are distinct, and scores fall; parameters that ranking does not read change no bit of it; and a recipe that training
-refuses is refused when it is opened. What training makes of label counts (COSTS) is not part of that: ranking reads
-none of it, and whether it can be trained depends on the data.
+refuses is refused when it is opened.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MANIFEST = "manifest.json"
 MEMORY = 1 << 30  # bytes; the base runs have some 50 KB
 TINY = {"n_jobs": 1, "block_size": 4, "n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 3}
 RANKS = frozenset(  # parameters that ranking reads: it may change with them
-    ("unit_rows", "beam", "votes", "search", "n_trees", "n_learners", "alpha", "gamma", "candidates")
+    ("normalize", "beam", "votes", "search", "n_trees", "n_learners", "alpha", "gamma", "candidates")
 )
 NUMBERS: tuple[Any, ...] = (
     0, 1, 2, 3, 5, -1, -7, 100, 10**5, 10**8, 2**31 - 1, 2**31, 2**62, 2**63, -(2**63), 10**30, 0.0, -0.0, 0.5, 1.0,
@@ -54,6 +53,7 @@ PROPENSITIES: tuple[Any, ...] = (
 
 
 COSTS = ("weighting", "propensity", "C", "loss")
+"""What training makes of label counts. Ranking reads none of it, and whether it can be trained depends on the data."""
 
 
 class Base(NamedTuple):
@@ -94,18 +94,18 @@ class UntouchedWork(Work):
 
 def own_methods() -> list[str]:
     """Return the methods of this package; opening a run of another package runs that package's code."""
-    return sorted(name for name, one in known_methods().items() if one.place.startswith("unmissed."))
+    return sorted(name for name, one in known_methods().items() if one.import_path.startswith("unmissed."))
 
 
-def prepare(place: Path) -> dict[str, Any]:
+def prepare(workdir: Path) -> dict[str, Any]:
     """Train a tiny run of every method."""
     from tests.hostile.folders import corpus  # which imports what only the other campaigns need
 
-    whole, rows = corpus()
-    seeds: dict[str, Any] = {"rows": rows, "train": Dataset(whole.X, whole.Y), "bases": {}}
+    dataset, rows = corpus()
+    seeds: dict[str, Any] = {"rows": rows, "train": Dataset(dataset.X, dataset.Y), "bases": {}}
     for method in own_methods():
-        data = whole if method == "pw-dismec" else seeds["train"]
-        folder = place / method
+        data = dataset if method == "pw-dismec" else seeds["train"]
+        folder = workdir / method
         known = make_model(method, {})._get_param_names()
         train(method, data, folder, {name: value for name, value in TINY.items() if name in known})
         for lock in folder.glob(".*lock"):
@@ -139,7 +139,7 @@ def spoil(rng: Rng, seeds: Any, folder: Path) -> Forged:
     for name in base.files:
         os.link(base.root / name, target / name)
     forge: Callable[[Rng, Base, Path], Forged] = pick(
-        rng, (forge_parameter,) * 6 + (forge_recipe, forge_sizes, forge_sizes, forge_facts, forge_array, forge_array)
+        rng, (forge_parameter,) * 6 + (forge_recipe, forge_sizes, forge_sizes, forge_metadata, forge_array, forge_array)
     )
     return forge(rng, base, target)
 
@@ -192,9 +192,9 @@ def forge_sizes(rng: Rng, base: Base, target: Path) -> Forged:
     manifest = read(target)
     part = manifest["parts"][0]
     name = pick(rng, ("n_features", "n_labels", "n_labels", "n_samples", "first"))
-    place = manifest if name == "n_features" else part
-    true = place[name]
-    value = place[name] = pick(rng, (*SIZES, true + 1, true - 1, 2 * true))
+    position = manifest if name == "n_features" else part
+    true = position[name]
+    value = position[name] = pick(rng, (*SIZES, true + 1, true - 1, 2 * true))
     if name == "n_labels" and rng.random() < 0.8:
         labels = target / "labels" / "00000000"
         held = json.loads((labels / MANIFEST).read_bytes())
@@ -209,13 +209,13 @@ def forge_sizes(rng: Rng, base: Base, target: Path) -> Forged:
     return Forged(base, target)
 
 
-def forge_facts(rng: Rng, base: Base, target: Path) -> Forged:
+def forge_metadata(rng: Rng, base: Base, target: Path) -> Forged:
     """Spoil what the manifest of a piece, of the labels or of the text features says."""
     folder = target / pick(rng, [name for name in base.files if name.endswith(f"/{MANIFEST}")])
     manifest = json.loads(folder.read_bytes())
     for _ in range(1 + int(rng.integers(2))):
-        if isinstance(manifest.get("facts"), dict) and manifest["facts"] and rng.random() < 0.7:
-            manifest["facts"][pick(rng, sorted(manifest["facts"]))] = pick(rng, (*NUMBERS, *ODD))
+        if isinstance(manifest.get("metadata"), dict) and manifest["metadata"] and rng.random() < 0.7:
+            manifest["metadata"][pick(rng, sorted(manifest["metadata"]))] = pick(rng, (*NUMBERS, *ODD))
         else:
             manifest = spoil_json(rng, manifest)
         if not isinstance(manifest, dict):

@@ -78,21 +78,21 @@ class Blow(NamedTuple):
     limit: int | None = None
 
 
-def prepare(verb: str, place: Path) -> Seeds:
+def prepare(verb: str, workdir: Path) -> Seeds:
     """Make inputs, and run the verb twice without harm: once to warm it up, once to time it."""
-    data = place / "data"
+    data = workdir / "data"
     data.mkdir(parents=True)
     write_texts(data / "train.jsonl", n=40)
     write_texts(data / "more.jsonl", n=15, seed=1, extra="mix")
     for made in ("train", "data convert"):
         succeed(VERBS[made](data, data))
     for attempt in ("warm", "timed"):
-        out = begin(verb, data, place / attempt)
+        out = begin(verb, data, workdir / attempt)
         started = time.monotonic()
         succeed(VERBS[verb](data, out))
         seconds = time.monotonic() - started
-    counted = VERBS[verb](data, begin(verb, data, place / "counted"))
-    return Seeds(data, contents(place / "timed"), seconds, forked(lambda: _count(counted)))
+    counted = VERBS[verb](data, begin(verb, data, workdir / "counted"))
+    return Seeds(data, contents(workdir / "timed"), seconds, forked(lambda: _count(counted)))
 
 
 def _count(words: list[Any]) -> int:
@@ -114,7 +114,7 @@ def succeed(words: list[Any]) -> None:
     """Run a verb in this process; it must succeed."""
     code, said = spoken(words)
     if code:
-        raise DifferenceError(f"exit code {code}: {said!r}")
+        raise DifferenceError(f"exit code {code}: {said}")
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -156,7 +156,7 @@ def use_full(verb: str, seeds: Seeds, blow: Blow) -> None:
     if code and not (
         code == 2 and said.count("\n") == 1 and str(blow.out) in said and "larger than the system" in said
     ):
-        raise DifferenceError(f"with files of at most {blow.limit} bytes: exit code {code}: {said!r}")
+        raise DifferenceError(f"with files of at most {blow.limit} bytes: exit code {code}: {said}")
     left = [path.name for path in blow.out.rglob("*.part")]
     if left:
         raise DifferenceError(f"with files of at most {blow.limit} bytes: left {left}")

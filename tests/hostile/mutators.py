@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-WHOLE = (0, 1, -1, 2, 7, 255, 256, 65535, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**63 - 1, -(2**63), 10**8)
+INTEGERS = (0, 1, -1, 2, 7, 255, 256, 65535, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**63 - 1, -(2**63), 10**8)
 REAL = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, np.nan, np.inf, -np.inf, 1e38, 1e308, 5e-324, 3.4028236e38)
 TYPES = ("<i1", "<i2", "<i4", "<i8", "<u1", "<u4", "<u8", "<f2", "<f4", "<f8", ">i4", ">f4", "|b1", "|S3", "<U2")
 ODD: tuple[Any, ...] = (
@@ -43,8 +43,8 @@ def pick(rng: Rng, choices: Any) -> Any:
 def flip(rng: Rng, raw: bytes, n: int = 1) -> bytes:
     """Flip some bits."""
     spoilt = bytearray(raw)
-    for place in rng.integers(len(raw), size=n).tolist() if raw else ():
-        spoilt[place] ^= 1 << int(rng.integers(8))
+    for position in rng.integers(len(raw), size=n).tolist() if raw else ():
+        spoilt[position] ^= 1 << int(rng.integers(8))
     return bytes(spoilt)
 
 
@@ -54,7 +54,7 @@ def spoil_bytes(rng: Rng, raw: bytes) -> bytes:
     begin = int(rng.integers(size))
     end = min(begin + 1 + int(rng.integers(min(size, 64))), size)
     noise = rng.bytes(end - begin)
-    number = int(pick(rng, WHOLE)) % 2**64
+    number = int(pick(rng, INTEGERS)) % 2**64
     ways: tuple[Callable[[], bytes], ...] = (
         lambda: flip(rng, raw, 1),
         lambda: flip(rng, raw, 1 + int(rng.integers(16))),
@@ -89,7 +89,7 @@ def spoil_array(rng: Rng, array: np.ndarray) -> np.ndarray:
     flat = np.array(array).ravel()
     way = int(rng.integers(9))
     if way < 4 and flat.size:
-        values = REAL if flat.dtype.kind == "f" else (*WHOLE, flat.size, flat.size - 1)
+        values = REAL if flat.dtype.kind == "f" else (*INTEGERS, flat.size, flat.size - 1)
         with np.errstate(all="ignore"):
             for _ in range(1 + int(rng.integers(3))):
                 value = np.array(pick(rng, values)).astype(flat.dtype if flat.dtype.kind in "biuf" else np.int64)
@@ -122,8 +122,8 @@ def spoil_json(rng: Rng, value: Any) -> Any:
             changed[key] = spoil_json(rng, changed[key])
         return changed
     if isinstance(value, list) and value and rng.random() < 0.7:
-        place = int(rng.integers(len(value)))
-        return [*value[:place], spoil_json(rng, value[place]), *value[place + (rng.random() < 0.8) :]]
+        position = int(rng.integers(len(value)))
+        return [*value[:position], spoil_json(rng, value[position]), *value[position + (rng.random() < 0.8) :]]
     return pick(rng, ODD)
 
 

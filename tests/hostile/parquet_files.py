@@ -59,7 +59,7 @@ def odd_columns() -> dict[str, Any]:
     }
 
 
-def prepare(place: Path) -> dict[str, Any]:
+def prepare(workdir: Path) -> dict[str, Any]:
     """Make a sound file and the columns that replace its own."""
     columns = odd_columns()
     sound = packed(pyarrow.table({"text": columns["strings"], "labels": columns["lists"]}))
@@ -133,8 +133,8 @@ def spoil_footer(rng: Rng, raw: bytes) -> bytes:
         claimed = int(pick(rng, (0, 1, size - 1, size + 1, len(raw), 2**31 - 1, 2**32 - 1)))
         return raw[:-8] + claimed.to_bytes(4, "little") + pick(rng, (b"PAR1", b"PARE", b"PAR2"))
     footer = bytearray(raw[begin:-8])
-    for place in rng.integers(size, size=1 + int(rng.integers(3))).tolist():
-        footer[place] = int(pick(rng, (0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256)))))
+    for position in rng.integers(size, size=1 + int(rng.integers(3))).tolist():
+        footer[position] = int(pick(rng, (0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256)))))
     return raw[:begin] + bytes(footer) + raw[-8:]
 
 

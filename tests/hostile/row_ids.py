@@ -19,7 +19,7 @@ from tests.hostile.campaign import Format, ViolationError
 from tests.hostile.folders import WORDS, corpus
 from tests.hostile.mutators import Rng, pick
 from unmissed.runs import open_run, train
-from unmissed.runs.evaluate import Measuring, evaluate_ranking
+from unmissed.runs.measurement import Measuring, evaluate_ranking
 from unmissed.runs.prediction import predict, read_rows, write_ranking
 
 IDS: tuple[Any, ...] = (
@@ -30,15 +30,15 @@ IDS: tuple[Any, ...] = (
 N = 6
 
 
-def prepare(place: Path) -> dict[str, Any]:
+def prepare(workdir: Path) -> dict[str, Any]:
     """Train a run on text whose labels have names."""
-    whole, _ = corpus()
-    train("dismec", whole, place / "run", {"n_jobs": 1})
-    run = open_run(place / "run")
+    dataset, _ = corpus()
+    train("dismec", dataset, workdir / "run", {"n_jobs": 1})
+    run = open_run(workdir / "run")
     names = run.label_names or []
     documents = [{"text": " ".join(WORDS[n : n + 4]), "labels": names[n : n + 2]} for n in range(N)]
     seeds = {"run": run, "documents": documents}
-    sound = place / "sound.jsonl"
+    sound = workdir / "sound.jsonl"
     sound.write_text("".join(json.dumps({"id": n, **one}) + "\n" for n, one in enumerate(documents)))
     use(seeds, (sound, ".tsv"))  # compiles what the children will need
     return seeds

@@ -20,7 +20,7 @@ if sys.platform.startswith("linux"):
     from unmissed.models.registry import METHODS as ALL
     from unmissed.runs import open_run
 
-    METHODS = sorted(name for name, one in ALL.items() if one.place.startswith("unmissed."))
+    METHODS = sorted(name for name, one in ALL.items() if one.import_path.startswith("unmissed."))
 
 CASES = {"store": 60, "run": 40, "flips of a store": 20, "flips of runs": 20, "kills": 6}
 if sys.platform.startswith("linux"):
@@ -90,7 +90,7 @@ def test_the_campaign_notices_what_it_is_there_for(use, what):
     def sometimes(seeds, case):
         return use(seeds, case) if case == 2 else refuse(seeds, case)
 
-    kind = Format("x", lambda place: None, lambda rng, seeds, folder: int(folder.name.split("-")[1]), sometimes)
+    kind = Format("x", lambda position: None, lambda rng, seeds, folder: int(folder.name.split("-")[1]), sometimes)
     report = run_format(kind, 5, seed=0, patience=0.5)
     assert [fault.case for fault in report.faults] == [2]
     assert report.faults[0].what.startswith(what)
@@ -102,7 +102,7 @@ def test_a_case_is_the_same_whenever_it_is_tried(tmp_path):
         with open(tmp_path / "seen", "a") as stream:
             stream.write(f"{made}\n")
 
-    kind = Format("x", lambda place: None, lambda rng, seeds, folder: int(rng.integers(1 << 30)), keep)
+    kind = Format("x", lambda position: None, lambda rng, seeds, folder: int(rng.integers(1 << 30)), keep)
     run_format(kind, 4, seed=5)
     run_format(kind, 1, seed=5, first=2)
     seen = (tmp_path / "seen").read_text().split()
@@ -116,14 +116,14 @@ def test_a_format_may_bound_memory_more_tightly():
         bytearray(1 << 29)
 
     for memory, n_faults in ((1 << 28, 3), (1 << 30, 0)):
-        kind = Format("x", lambda place: None, lambda *case: None, take_half_a_gigabyte, memory=memory)
+        kind = Format("x", lambda position: None, lambda *case: None, take_half_a_gigabyte, memory=memory)
         assert len(run_format(kind, 3, seed=0).faults) == n_faults
 
 
 def test_cases_are_counted_by_group_even_those_that_crash():
     kind = Format(
         "x",
-        lambda place: None,
+        lambda position: None,
         lambda rng, seeds, folder: parity(rng, seeds),
         lambda seeds, group: crash(seeds, 0) if group == "odd" else refuse(seeds, 0),
         group=parity,

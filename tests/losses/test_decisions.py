@@ -1,4 +1,4 @@
-"""What minimising a loss over many like rows decides: the table of the page of derivations."""
+"""The decision that minimizes each loss over identical rows, as tabulated in docs/derivations.md."""
 
 import numpy as np
 import pytest

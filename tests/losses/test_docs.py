@@ -1,4 +1,4 @@
-"""The code of the losses page runs, and says what the page says."""
+"""The examples of docs/losses.md run and give the printed results."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The one place of 1/p, 2/p - 1, 1/p - 1 and 1 - 1/p: its numbers, and that losses, weightings and torch take them."""
+"""The factors 1/p, 2/p - 1, 1/p - 1 and 1 - 1/p, and their use in losses, weightings and torch modules."""
 
 from fractions import Fraction
 
@@ -33,7 +33,7 @@ def test_the_factors_are_their_formulas():
 
 
 @pytest.mark.parametrize("max_inverse", [None, 3.0])
-def test_losses_take_their_factors_from_the_one_place(max_inverse):
+def test_losses_use_the_shared_factors(max_inverse):
     inverse = inverse_propensities(P, max_inverse)
     zero, wide = np.zeros(P.size), np.full(P.size, -1.0)
     for make in (hinge, squared_hinge):
@@ -52,7 +52,7 @@ def test_losses_take_their_factors_from_the_one_place(max_inverse):
     np.testing.assert_array_equal(unbiased(zero_one(), P).positive.value(-wide), counter_factor(INVERSE))
 
 
-def test_weightings_take_their_costs_from_the_one_place():
+def test_weightings_use_the_shared_factors():
     np.testing.assert_array_equal(costs("surrogate", P).positive, bound_factor(INVERSE))
     np.testing.assert_array_equal(costs("tail", P).positive, missing_odds(INVERSE))
     np.testing.assert_array_equal(costs("floored-tail", P).positive, np.maximum(1, missing_odds(INVERSE)))
@@ -61,7 +61,7 @@ def test_weightings_take_their_costs_from_the_one_place():
     np.testing.assert_array_equal(costs("unbiased", P).counter, counter_factor(INVERSE))
 
 
-def test_torch_modules_take_their_factors_from_the_one_place():
+def test_torch_modules_use_the_shared_factors():
     torch = pytest.importorskip("torch")
     from unmissed.losses import torch as modules
 
@@ -76,7 +76,7 @@ def test_torch_modules_take_their_factors_from_the_one_place():
 
 
 @pytest.mark.parametrize("wrong", [0.0, -0.1, 1.0001, np.nan, np.inf])
-def test_one_check_refuses_a_propensity_outside_its_interval_wherever_it_comes_from(wrong):
+def test_every_entry_point_rejects_a_propensity_outside_its_interval(wrong):
     message = rf"propensity( is)? {wrong:g}; it must lie in \(0, 1\]"
     rng = np.random.default_rng(0)
     for take in (
@@ -93,7 +93,7 @@ def test_one_check_refuses_a_propensity_outside_its_interval_wherever_it_comes_f
             take(wrong)
 
 
-def test_a_refused_propensity_names_its_label_its_source_and_what_may_have_been_meant():
+def test_the_error_for_a_propensity_names_its_label_and_its_source_and_suggests_the_inverse():
     with pytest.raises(InputError, match=r"^table\.txt: label 1 has the propensity 4; .*give 1 / value"):
         check_propensities([0.5, 4.0], "table.txt")
     with pytest.raises(InputError, match=r"^the propensity is 0; it must lie in \(0, 1\]$"):
@@ -104,14 +104,14 @@ def test_a_refused_propensity_names_its_label_its_source_and_what_may_have_been_
 
 
 @pytest.mark.parametrize("wrong", [0.5, 0.0, np.nan, np.inf])
-def test_an_inverse_propensity_below_one_or_infinite_is_refused(wrong):
+def test_an_inverse_propensity_below_one_or_infinite_is_rejected(wrong):
     ranking = Ranking.sort([[0]], [[1.0]])
     for take in (
         lambda inverse: check_inverse_propensities(inverse, 2),
         lambda inverse: evaluate(ranking, np.eye(2)[:1], inverse, 1),
     ):
-        hint = r" \(for a propensity give 1 / value\)" if wrong == 0.5 else ""
-        message = f"label 1 has the inverse propensity {wrong:g}; expected at least 1 and finite{hint}$"
+        advice = r" \(for a propensity give 1 / value\)" if wrong == 0.5 else ""
+        message = f"label 1 has the inverse propensity {wrong:g}; expected at least 1 and finite{advice}$"
         with pytest.raises(InputError, match=message):
             take([1.0, wrong])
         with pytest.raises(InputError, match=r"have the shape \(3,\); 2 of them were expected"):

@@ -1,4 +1,4 @@
-"""The laws of the paper: unbiasedness over the two outcomes, convexity, bounds, the numbers of its figure."""
+"""Unbiasedness, convexity, bounds, and the numbers in the figure of the paper."""
 
 import numpy as np
 import pytest
@@ -9,9 +9,9 @@ from unmissed.errors import InputError
 from unmissed.losses import (
     NAMED,
     Curve,
-    Facts,
     Half,
     Loss,
+    Metadata,
     convex_bound,
     cross_entropy,
     cross_entropy_from_logits,
@@ -47,7 +47,7 @@ def own():
     return Loss.of_functions(positive, Curve(lambda s: s**4, lambda s: 4 * s**3, lambda s: 12 * s**2))
 
 
-def place(loss, unit):
+def position(loss, unit):
     """Map a number in [0, 1] into the inside of a loss's domain."""
     if loss.domain == (0.0, 1.0):
         return np.float64(1e-6 + unit * (1 - 2e-6))
@@ -55,7 +55,7 @@ def place(loss, unit):
 
 
 def grid(loss, n=4001):
-    return place(loss, np.linspace(0, 1, n))
+    return position(loss, np.linspace(0, 1, n))
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -63,7 +63,7 @@ def grid(loss, n=4001):
 @settings(deadline=None, max_examples=200)
 def test_the_corrected_loss_of_the_observed_label_averages_to_the_loss_of_the_true_one(name, p, r, unit):
     plain = PLAIN[name]()
-    s = place(plain, unit)
+    s = position(plain, unit)
     corrected = unbiased(plain, p)
     estimate = r * p * corrected.positive.value(s) + (1 - r * p) * corrected.negative.value(s)
     truth = r * plain.positive.value(s) + (1 - r) * plain.negative.value(s)
@@ -72,12 +72,14 @@ def test_the_corrected_loss_of_the_observed_label_averages_to_the_loss_of_the_tr
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_the_slopes_are_unbiased_too(name):
+def test_the_derivatives_are_unbiased_too(name):
     plain = PLAIN[name]()
     s, p, r = grid(plain, 101), 0.3, 0.7
     corrected = unbiased(plain, p)
-    estimate = r * p * corrected.positive.slope(s) + (1 - r * p) * corrected.negative.slope(s)
-    np.testing.assert_allclose(estimate, r * plain.positive.slope(s) + (1 - r) * plain.negative.slope(s), atol=1e-9)
+    estimate = r * p * corrected.positive.derivative(s) + (1 - r * p) * corrected.negative.derivative(s)
+    np.testing.assert_allclose(
+        estimate, r * plain.positive.derivative(s) + (1 - r) * plain.negative.derivative(s), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", CORRECTED)
@@ -90,7 +92,7 @@ def test_with_every_label_seen_the_correction_is_the_plain_loss_to_the_bit(name)
         "shifted 0-1": zero_one,
     }.get(name, PLAIN.get(name.removeprefix("unbiased ")))()
     s = grid(plain, 301)
-    for order in ("value", "slope", "curvature"):
+    for order in ("value", "derivative", "curvature"):
         np.testing.assert_array_equal(corrected.positive.evaluate(order, s), plain.positive.evaluate(order, s))
         np.testing.assert_array_equal(corrected.negative.evaluate(order, s), plain.negative.evaluate(order, s))
     assert (corrected.convex, corrected.bounded_below) == (plain.convex, plain.bounded_below)
@@ -129,15 +131,15 @@ def test_what_a_loss_says_of_its_floor_is_seen_far_out(name, p):
 @pytest.mark.parametrize("name", [*PLAIN, *CORRECTED])
 @given(p=propensities, unit=units)
 @settings(deadline=None, max_examples=60)
-def test_slope_and_curvature_are_derivatives(name, p, unit):
+def test_derivative_and_curvature_are_derivatives(name, p, unit):
     loss = PLAIN[name]() if name in PLAIN else CORRECTED[name](p)
     kinks = [-np.log(1e7 - 1), -1.0, 0.0, 0.5, 1.0, np.log(1e7 - 1)]
-    s = place(loss, 0.05 + 0.9 * unit)
+    s = position(loss, 0.05 + 0.9 * unit)
     if min(abs(s - kink) for kink in kinks) < 1e-3:
         return
     step = 1e-6 * (1 if loss.domain[1] == 1 else 10)
     for half in (loss.positive, loss.negative):
-        for lower, upper in [(half.value, half.slope), (half.slope, half.curvature)]:
+        for lower, upper in [(half.value, half.derivative), (half.derivative, half.curvature)]:
             rise = (lower(s + step) - lower(s - step)) / (2 * step)
             assert upper(s) == pytest.approx(rise, rel=1e-4, abs=1e-3)
 
@@ -150,15 +152,17 @@ def test_a_part_of_a_convex_half_is_convex_and_a_sum_with_a_concave_one_is_not_k
     assert (-0.5 * plain).convex is None
     assert (0.5 * plain + 0.5 * zero_one().positive).convex is None
     assert (np.array([0.5, 0.0]) * plain).convex is True
-    assert Loss.of_functions(Curve(np.abs, facts=Facts(True, True)), np.abs).convex is None  # of one half nobody said
-    falling = Half.of(Curve(lambda s: -s, facts=Facts(convex=True, bounded_below=False)))
+    assert (
+        Loss.of_functions(Curve(np.abs, metadata=Metadata(True, True)), np.abs).convex is None
+    )  # of one half nobody said
+    falling = Half.of(Curve(lambda s: -s, metadata=Metadata(convex=True, bounded_below=False)))
     assert ((plain + falling).convex, (plain + falling).bounded_below) == (True, None)
 
 
 def test_the_unbiased_hinge_breaks_convexity_exactly_at_minus_one():
     half = unbiased(hinge(), 0.5).positive
-    assert half.slope(-1.001) == -2
-    assert half.slope(-0.999) == -3  # a falling slope: the concave kink of the paper's red circle
+    assert half.derivative(-1.001) == -2
+    assert half.derivative(-0.999) == -3  # a decreasing derivative: the concave kink of the paper's red circle
     middle, chord = half.value(-1.0), (half.value(-1.5) + half.value(-0.5)) / 2
     assert (middle, chord) == (4.0, 3.75)
     assert half.convex is False
@@ -239,8 +243,8 @@ def test_a_clipped_cross_entropy_stops_where_its_probability_is_clipped():
     loss = unbiased(cross_entropy_from_logits(1e-7), 0.1)
     edge = np.log(1 / 1e-7 - 1)
     assert loss.positive.value(edge + 5) == loss.positive.value(edge)
-    assert loss.positive.slope(edge + 5) == 0
-    assert loss.positive.slope(edge - 1) < 0
+    assert loss.positive.derivative(edge + 5) == 0
+    assert loss.positive.derivative(edge - 1) < 0
     assert loss.bounded_below
     for clip in (0.5, 0.0, -0.1):
         with pytest.raises(InputError, match="clip"):
@@ -250,7 +254,7 @@ def test_a_clipped_cross_entropy_stops_where_its_probability_is_clipped():
 def test_logits_of_any_size_give_finite_losses_in_single_precision():
     scores = np.array([-1e4, -100, 0, 100, 1e4], dtype=np.float32)
     half = unbiased(cross_entropy_from_logits(), 0.25).positive
-    for order in ("value", "slope", "curvature"):
+    for order in ("value", "derivative", "curvature"):
         values = half.evaluate(order, scores)
         assert values.dtype == np.float32
         assert np.isfinite(values).all()
@@ -263,7 +267,7 @@ def test_a_probability_of_one_costs_nothing_where_the_label_cannot_be_missed():
 
 
 @pytest.mark.parametrize("p", [0.0, -0.1, 1.0001, np.nan, np.inf])
-def test_a_propensity_outside_its_interval_is_refused(p):
+def test_a_propensity_outside_its_interval_is_rejected(p):
     for correct in (unbiased, convex_bound, naive):
         with pytest.raises(InputError, match=r"\(0, 1\]"):
             correct(hinge(), p)
@@ -271,7 +275,7 @@ def test_a_propensity_outside_its_interval_is_refused(p):
             correct(hinge(), [0.5, p])
 
 
-def test_clipping_caps_the_inverse_and_leaves_frequent_labels_alone():
+def test_clipping_limits_the_inverse_and_does_not_change_frequent_labels():
     np.testing.assert_array_equal(inverse_propensities([0.01, 0.5], max_inverse=10), [10, 2])
     clipped = unbiased(hinge(), [0.01, 0.5], max_inverse=10)
     exact = unbiased(hinge(), [0.1, 0.5])
@@ -289,7 +293,7 @@ def test_a_corrected_loss_bounds_the_zero_one_loss_no_longer(correct):
         convex_bound(correct(hinge(), 0.5), 0.5)
 
 
-def test_a_convex_bound_is_refused_for_losses_that_do_not_bound_the_zero_one_loss():
+def test_a_convex_bound_is_rejected_for_losses_that_do_not_bound_the_zero_one_loss():
     with pytest.raises(InputError, match="logistic"):
         convex_bound(logistic(), 0.5)
 
@@ -299,5 +303,5 @@ def test_a_pair_of_plain_functions_is_a_loss_and_says_what_it_lacks():
     assert loss.positive.value(0.0) == 4
     assert loss.negative.value(2.0) == 2
     assert loss.convex is None
-    with pytest.raises(InputError, match="slope"):
-        loss.positive.slope(0.0)
+    with pytest.raises(InputError, match="derivative"):
+        loss.positive.derivative(0.0)

@@ -1,4 +1,4 @@
-"""Losses over rows and labels: sparse labels, sparse scores, and what is refused."""
+"""Losses over rows and labels: sparse labels, sparse scores, and invalid input."""
 
 import sys
 import tracemalloc
@@ -13,11 +13,11 @@ from unmissed.errors import InputError
 from unmissed.losses import convex_bound, cross_entropy, hinge, logistic, naive, squared_hinge, unbiased
 from unmissed.losses import loss as loss_module
 
-METHODS = [("value", "value"), ("gradient", "slope"), ("curvature", "curvature")]
+METHODS = [("value", "value"), ("gradient", "derivative"), ("curvature", "curvature")]
 
 
-def twin(loss, order, scores, Y):
-    """The obviously right loop."""
+def reference(loss, order, scores, Y):
+    """Reference implementation: a loop over all pairs."""
     out = np.empty_like(scores)
     for i, j in np.ndindex(*scores.shape):
         half = (loss.positive if Y[i, j] else loss.negative).take(np.array([j]))
@@ -37,7 +37,7 @@ def problem(seed, rows=9, labels=6):
 def test_every_kind_of_labels_gives_what_a_loop_gives(method, order, kind):
     scores, Y, p = problem(0)
     loss = unbiased(squared_hinge(), p)
-    expected = twin(loss, order, scores, Y.toarray())
+    expected = reference(loss, order, scores, Y.toarray())
     np.testing.assert_allclose(getattr(loss, method)(scores, kind(Y)), expected, rtol=1e-12)
 
 
@@ -47,10 +47,10 @@ def test_every_kind_of_labels_gives_what_a_loop_gives(method, order, kind):
 def test_sparse_scores_give_the_loop_at_their_stored_pairs_and_nothing_elsewhere(method, order, seed):
     dense, Y, p = problem(seed)
     scores = sp.coo_array(sp.random(*dense.shape, density=0.5, random_state=seed + 1, format="coo"))
-    scores.data[::3] = 0  # a stored zero is a score like any other
+    scores.data[::3] = 0  # a stored zero is a score
     loss = convex_bound(hinge(), p)
     result = getattr(loss, method)(scores, Y)
-    expected = twin(loss, order, scores.toarray(), Y.toarray())
+    expected = reference(loss, order, scores.toarray(), Y.toarray())
     at = scores.tocoo()
     np.testing.assert_allclose(sp.csr_array(result)[at.row, at.col], expected[at.row, at.col])
     assert result.nnz == scores.nnz
@@ -65,7 +65,7 @@ def test_the_total_does_not_depend_on_the_blocks_it_is_added_up_in(monkeypatch, 
     monkeypatch.setattr(loss_module, "_BLOCK", block)
     scores, Y, p = problem(3, rows=40)
     loss = unbiased(logistic(), p)
-    expected = twin(loss, "value", scores, Y.toarray())
+    expected = reference(loss, "value", scores, Y.toarray())
     assert loss.total(scores, Y) == pytest.approx(expected.sum(), rel=1e-12)
     assert loss.total(scores, Y, "mean") == pytest.approx(expected.mean(), rel=1e-12)
 
@@ -100,7 +100,7 @@ def test_single_precision_stays_single_and_integers_become_double():
     assert loss.gradient(np.ones(scores.shape, dtype=int), Y).dtype == np.float64
 
 
-def test_read_only_scores_and_labels_are_left_alone():
+def test_read_only_scores_and_labels_are_accepted_and_not_changed():
     scores, Y, p = problem(6)
     scores.setflags(write=False)
     for array in (Y.data, Y.indices, Y.indptr):
@@ -130,7 +130,7 @@ def test_some_labels_of_a_loss_keep_their_shift():
     assert convex_bound(hinge(), 0.5).take([1, 2]).shift == 1
 
 
-def test_what_cannot_be_a_label_matrix_is_refused():
+def test_what_cannot_be_a_label_matrix_is_rejected():
     scores = np.zeros((2, 2))
     with pytest.raises(InputError, match="shape"):
         hinge().value(scores, np.zeros((2, 3)))
@@ -140,7 +140,7 @@ def test_what_cannot_be_a_label_matrix_is_refused():
         hinge().value(scores, sp.csr_array(([1.0, 1.0], [0, 0], [0, 2, 2]), shape=(2, 2)))
 
 
-def test_what_cannot_be_scores_is_refused():
+def test_what_cannot_be_scores_is_rejected():
     with pytest.raises(InputError, match="matrix"):
         hinge().value(np.zeros(3), np.zeros(3))
     with pytest.raises(InputError, match="made for 2 labels"):

@@ -1,4 +1,4 @@
-"""The torch modules: the same numbers as numpy, the manners of torch.nn."""
+"""The torch modules: the same values as numpy, and the conventions of torch.nn."""
 
 import io
 
@@ -148,7 +148,7 @@ def test_half_leaves_small_propensities_as_they_are(name):
     assert criterion.to("meta", torch.bfloat16).propensities.device.type == "meta"
 
 
-def test_a_propensity_that_float32_cannot_hold_is_refused_unless_it_is_clipped():
+def test_a_propensity_that_float32_cannot_hold_is_rejected_unless_it_is_clipped():
     with pytest.raises(InputError, match=r"a propensity is 1e-40, too small for float32; give max_inverse"):
         modules.UnbiasedHingeLoss([0.5, 1e-40])
     scores, Y = problem(torch.float32)
@@ -157,7 +157,7 @@ def test_a_propensity_that_float32_cannot_hold_is_refused_unless_it_is_clipped()
 
 @pytest.mark.parametrize("wrong", [2, 0.5, -1, float("nan")])
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_dense_target_that_is_neither_0_nor_1_is_refused(name, wrong):
+def test_a_dense_target_that_is_neither_0_nor_1_is_rejected(name, wrong):
     scores, Y = problem(torch.float32)
     target = torch.tensor(Y)
     target[3, 1] = wrong
@@ -210,7 +210,7 @@ def test_a_state_dict_brings_the_propensities_back(name):
 @pytest.mark.parametrize("form", ["dense", "indices"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_modules_compile_into_one_graph(name, form):
-    # "eager" runs the captured graph as it is: it checks the capture without asking for a C++ compiler
+    # "eager" runs the captured graph as it is: it checks the capture without a C++ compiler
     torch.compiler.reset()
     scores, Y = problem(torch.float32)
     target = torch.tensor(Y) if form == "dense" else indices(Y)
@@ -267,26 +267,26 @@ def test_a_label_that_is_named_twice_counts_once(name, reduction):
 
 
 @pytest.mark.parametrize("wrong", [-2, -100, len(P)])
-def test_an_index_that_names_no_label_is_refused_and_not_taken_for_padding(wrong):
+def test_an_index_that_names_no_label_is_rejected_and_not_taken_for_padding(wrong):
     scores, Y = problem()
     target = indices(Y)
     target[3, 0] = wrong
     criterion = module("UnbiasedHingeLoss", targets="indices")
-    with pytest.raises(InputError, match=f"label index {wrong}; expected 0 to 4, or -1 where a place is empty"):
+    with pytest.raises(InputError, match=f"label index {wrong}; expected 0 to 4, or -1 for padding"):
         criterion(scores, target)
     compiled = torch.compile(criterion, backend="eager", fullgraph=True)
     with pytest.raises(Exception, match="index"):
         compiled(scores, target)
 
 
-def test_a_row_of_padding_alone_has_no_present_label():
+def test_a_row_of_only_padding_has_no_present_label():
     scores, _ = problem()
     empty = torch.full((len(scores), 2), -1)
     dense = module("ConvexHingeLoss")(scores, torch.zeros_like(scores))
     assert module("ConvexHingeLoss", targets="indices")(scores, empty) == pytest.approx(float(dense))
 
 
-def test_what_does_not_fit_is_refused():
+def test_what_does_not_fit_is_rejected():
     scores, Y = problem(torch.float32)
     with pytest.raises(InputError, match=r"\(0, 1\]"):
         modules.UnbiasedHingeLoss([0.5, 0.0])

@@ -1,4 +1,4 @@
-"""What unbiasedness costs, in closed form."""
+"""Bias and variance of the corrected losses, in closed form."""
 
 import numpy as np
 import pytest

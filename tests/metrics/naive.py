@@ -1,25 +1,25 @@
-"""Slow, obviously right twins of the metrics: sets, lists and loops over one row after the other."""
+"""Reference implementations of the metrics: sets, lists and loops over the rows."""
 
 from math import log2
 
 
 def rerank(labels, scores, inverse, depth=5):
-    """Among the first `depth`, again and again: the rarest label left that scores above 0, else the first left."""
+    """Selection sort of the first `depth` labels by 1/p; only labels with a positive score move up."""
     left = list(zip(labels, scores, strict=True))[:depth]
     rest = list(labels[depth:])
     done = []
     while left:
         chosen = 0
-        for place in range(1, len(left)):
-            label, score = left[place]
+        for position in range(1, len(left)):
+            label, score = left[position]
             if label >= 0 and score > 0 and inverse[label] > inverse[left[chosen][0]]:
-                chosen = place
+                chosen = position
         done.append(left.pop(chosen)[0])
     return done + rest
 
 
 def dcg(gains):
-    return sum(gain / log2(place + 2) for place, gain in enumerate(gains))
+    return sum(gain / log2(position + 2) for position, gain in enumerate(gains))
 
 
 def row_metrics(labels, true, k):

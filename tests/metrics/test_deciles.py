@@ -30,7 +30,7 @@ def test_deciles_rise_with_counts_keep_ties_together_and_put_the_unseen_apart(co
 
 @settings(deadline=None, max_examples=50)
 @given(cases(), st.sampled_from([PYXCLIB, AUTHORS]), st.sampled_from([1, 3]))
-def test_the_groups_add_up_to_the_whole(case, convention, k):
+def test_the_groups_add_up_to_the_totals(case, convention, k):
     found = evaluate(case.ranking, case.Y, case.inverse, (1, 3), train_counts=case.train_counts, conventions=convention)
     groups = by_decile(found, k)
     cut = found.k.index(k)
@@ -40,7 +40,7 @@ def test_the_groups_add_up_to_the_whole(case, convention, k):
     assert sum(group.psp_part for group in groups) == pytest.approx(found[f"PSP@{k}"], nan_ok=True)
 
 
-def test_a_group_holds_its_own_labels():
+def test_a_group_counts_its_own_labels():
     ranking, Y = corpus(50, n_labels=10)
     counts = np.arange(10)
     groups = by_decile(evaluate(ranking, Y, np.ones(10), k=3, train_counts=counts))
@@ -58,7 +58,7 @@ def test_a_group_holds_its_own_labels():
         assert group.precision == pytest.approx(hits / len(listed))
 
 
-def test_groups_of_a_long_tail_say_which_share_of_the_labels_they_cover():
+def test_groups_of_a_long_tail_report_the_fraction_of_labels_that_they_cover():
     ranking, Y = corpus(30, n_labels=20)
     counts = np.r_[np.zeros(4), np.ones(9), np.full(3, 2), [5, 6, 7, 100]].astype(int)
     groups = by_decile(evaluate(ranking, Y, k=3, train_counts=counts))

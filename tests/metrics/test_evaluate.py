@@ -38,7 +38,7 @@ def full(case, convention=PYXCLIB, k=KS, rows=slice(None), filtered=None):
 @pytest.mark.kernel
 @settings(deadline=None, max_examples=150)
 @given(cases(), conventions)
-def test_every_figure_equals_the_naive_loops_under_every_convention(case, convention):
+def test_every_figure_equals_the_reference_loops_under_every_convention(case, convention):
     found = full(case, convention, filtered=case.filtered)
     expected = naive.evaluate(
         case.ranking.labels.tolist(),
@@ -57,14 +57,14 @@ def test_every_figure_equals_the_naive_loops_under_every_convention(case, conven
 @pytest.mark.kernel
 @settings(deadline=None, max_examples=30)
 @given(cases())
-def test_without_inverse_propensities_the_plain_figures_stay_what_they_are(case):
+def test_figures_without_propensities_are_the_same_with_and_without_them(case):
     plain = evaluate(case.ranking, case.Y, k=KS).figures
     assert not any(name.startswith("PS") for name in plain)
     assert plain == pytest.approx({name: full(case).figures[name] for name in plain}, nan_ok=True)
 
 
 @pytest.mark.kernel
-def test_long_truths_are_found_by_halving():
+def test_rows_with_many_true_labels_use_binary_search():
     true = np.arange(0, 400, 3)
     Y = sp.csr_matrix((np.ones(true.size), (np.zeros(true.size, int), true)), shape=(1, 401))
     ranking = Ranking(
@@ -118,16 +118,16 @@ def test_the_authors_list_changes_nothing_at_the_depth_it_permutes(case):
 
 @settings(deadline=None, max_examples=50)
 @given(cases(), st.sampled_from(["keep", "drop"]))
-def test_what_the_policy_for_unseen_labels_concerns_is_counted_whichever_it_is(case, policy):
+def test_unseen_labels_are_counted_under_either_policy(case, policy):
     found = full(case, Conventions(unseen_labels=policy)).unseen
     odd = [{label for label in true if case.train_counts[label] == 0} for true in case.truths]
-    assert found.marks == sum(map(len, odd))
+    assert found.n_assignments == sum(map(len, odd))
     assert found.n_labels == len(set().union(*odd))
     assert found.rows == sum(bool(mine) for mine in odd)
     assert found.emptied == sum(bool(mine) and mine == true for mine, true in zip(odd, case.truths, strict=True))
 
 
-def test_without_training_counts_nobody_knows_what_is_unseen():
+def test_without_training_counts_there_is_no_count_of_unseen_labels():
     assert evaluate(*corpus(10)).unseen is None
 
 
@@ -165,21 +165,21 @@ def test_renaming_labels_does_not_matter(case, convention, random):
 
 @settings(deadline=None, max_examples=50)
 @given(cases(least_rows=3), conventions, st.permutations([0, 1, 2]))
-def test_batches_merge_to_the_whole_in_any_order(case, convention, order):
+def test_merging_batches_in_any_order_equals_one_evaluation(case, convention, order):
     n = case.Y.shape[0]
     edges = [0, n // 3, n // 2, n]
     batches = [full(case, convention, rows=slice(edges[at], edges[at + 1])) for at in order]
-    whole = merge(batches)
+    merged = merge(batches)
     at_once = full(case, convention)
-    same(whole.figures, at_once.figures)
-    assert whole.n_samples == at_once.n_samples
-    np.testing.assert_array_equal(whole.unseen.true, at_once.unseen.true)
-    assert (whole.unseen.rows, whole.unseen.emptied) == (at_once.unseen.rows, at_once.unseen.emptied)
+    same(merged.figures, at_once.figures)
+    assert merged.n_samples == at_once.n_samples
+    np.testing.assert_array_equal(merged.unseen.true, at_once.unseen.true)
+    assert (merged.unseen.rows, merged.unseen.emptied) == (at_once.unseen.rows, at_once.unseen.emptied)
 
 
 @settings(deadline=None, max_examples=60)
 @given(cases(), st.floats(1, 50))
-def test_equal_propensities_make_psp_the_share_of_findable_hits(case, weight):
+def test_with_equal_propensities_psp_is_the_fraction_of_possible_hits(case, weight):
     # PSP@k = sum hits / sum min(k, true labels of the row), whatever the one weight is
     case = replace(case, inverse=np.full(case.Y.shape[1], weight))
     found = full(case)
@@ -201,14 +201,14 @@ def test_with_p_one_and_at_least_k_labels_a_row_psp_is_p_and_psndcg_is_ndcg(case
 
 @settings(deadline=None, max_examples=60)
 @given(cases(), conventions)
-def test_figures_lie_between_zero_and_one_except_what_is_not_divided_by_the_best_possible(case, convention):
+def test_normalized_figures_are_between_zero_and_one(case, convention):
     free = {"fastxml": "PSnDCG", "raw": "PS"}.get(convention.variant, "none")
     for name, value in full(case, convention).figures.items():
         if not name.startswith(free):
             assert np.isnan(value) or -1e-12 <= value <= 1 + 1e-12, name
 
 
-def test_the_truth_itself_ranked_by_rarity_scores_one():
+def test_the_true_labels_ranked_by_rarity_score_one():
     _, Y = corpus()
     inverse = 1 + np.arange(Y.shape[1]) / 7
     best = Ranking.sort(Y.indices.reshape(-1, 4), inverse[Y.indices].reshape(-1, 4))
@@ -217,7 +217,7 @@ def test_the_truth_itself_ranked_by_rarity_scores_one():
         assert found[name] == pytest.approx(1.0), name
 
 
-def test_fastxmls_figure_can_pass_one():
+def test_psndcg_of_fastxml_can_exceed_one():
     Y = sp.csr_matrix([[1.0, 0]])
     ranking = Ranking(np.array([[0, 1]], dtype=np.int32), np.array([[2, 1]], dtype=np.float32))
     assert evaluate(ranking, Y, [9.0, 1.0], 1, conventions=Conventions(variant="fastxml"))["PSnDCG@1"] == 9.0
@@ -259,11 +259,11 @@ def test_a_truth_with_numbers_that_cannot_be_one_is_refused(wrong):
         evaluate(ranking, Y)
 
 
-def test_a_truth_whose_indices_lead_nowhere_is_refused():
+def test_a_truth_with_indices_out_of_range_is_refused():
     ranking, Y = corpus(10)
     Y = Y.copy()
     Y.indices[-1] = 10**6
-    with pytest.raises(InputError, match="Y is not a sound sparse matrix"):
+    with pytest.raises(InputError, match="Y is not a valid sparse matrix"):
         evaluate(ranking, Y)
 
 
@@ -279,7 +279,7 @@ def test_read_only_arrays_work():
 
 @pytest.mark.parametrize("convention", [PYXCLIB, AUTHORS])
 @pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, sp.csr_matrix, sp.csc_array])
-def test_a_matrix_of_scores_is_measured_like_the_ranking_of_it(form, convention):
+def test_a_score_matrix_has_the_figures_of_its_ranking(form, convention):
     rng = np.random.default_rng(0)
     Y, scores = (rng.random((30, 8)) < 0.3).astype(int), rng.normal(size=(30, 8))
     inverse, filtered = rng.uniform(1, 9, 8), [[0, 1], [0, 2], [4, 4]]
@@ -300,8 +300,8 @@ def test_scores_that_do_not_fit_the_truth_are_refused():
             evaluate(wrong, Y)
 
 
-def test_a_word_in_place_of_inverse_propensities_is_refused_with_a_hint():
-    with pytest.raises(InputError, match=r"inverse propensities are 'jain'; .* such as 1 / Jain\(\)\.fit"):
+def test_a_string_instead_of_inverse_propensities_is_refused_with_an_explanation():
+    with pytest.raises(InputError, match=r"inverse propensities are 'jain'; .* such as 1 / Jain\(\)\.estimate"):
         evaluate(np.eye(3), np.eye(3, dtype=int), "jain")
 
 
@@ -310,7 +310,7 @@ def test_every_metric_has_its_name_in_the_list():
     assert list(figures) == [f"{name}@2" for name in METRICS]
 
 
-def test_a_filtered_label_makes_room_for_the_next():
+def test_the_label_after_a_filtered_one_moves_up():
     Y = sp.csr_matrix([[0, 1.0]])
     ranking = Ranking(np.array([[0, 1]], dtype=np.int32), np.array([[2, 1]], dtype=np.float32))
     assert evaluate(ranking, Y, k=1)["P@1"] == 0.0
@@ -321,7 +321,7 @@ def test_a_filtered_label_makes_room_for_the_next():
     assert np.isnan(gone["P@1"])
 
 
-def test_presets_say_what_they_change():
+def test_presets_differ_from_the_defaults_as_documented():
     assert AUTHORS.describe() == {**PYXCLIB.describe(), "rerank": True}
     assert Conventions(**DISMECPP.describe()) == DISMECPP
     with pytest.raises(InputError, match=r"unknown convention variant='pyxlib'; known: pyxclib, dismecpp"):
@@ -334,10 +334,10 @@ def test_presets_say_what_they_change():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"k": 7}, r"k = 7 was asked for, and the ranking has only 6 places"),
-        ({"k": 0}, r"k must be one or more whole numbers of at least 1"),
+        ({"k": 7}, r"k = 7 exceeds the ranking, which has 6 labels per row"),
+        ({"k": 0}, r"k must be one or more integers of at least 1"),
         ({"k": ()}, r"k must be"),
-        ({"k": [2.7]}, r"k must be one or more whole numbers of at least 1, not \[2\.7\]"),
+        ({"k": [2.7]}, r"k must be one or more integers of at least 1, not \[2\.7\]"),
         ({"k": 2.0}, r"k must be .* not 2\.0"),
         ({"k": True}, r"k must be .* not True"),
         ({"k": "35"}, r"k must be .* not '35'"),
@@ -345,7 +345,7 @@ def test_presets_say_what_they_change():
         ({"inverse_propensities": np.full(50, 0.5)}, r"label 0 has the inverse propensity 0\.5"),
         ({"inverse_propensities": np.full(50, np.inf)}, r"label 0 has the inverse propensity inf"),
         ({"train_counts": [1, 2]}, r"training counts must be 50 numbers"),
-        ({"conventions": Conventions(unseen_labels="drop")}, r"needs train_counts"),
+        ({"conventions": Conventions(unseen_labels="drop")}, r"needs training counts"),
         ({"train_counts": np.r_[np.ones(49), -1]}, r"training counts must be 50 numbers"),
         ({"filtered": [[0, 50]]}, r"filtered pair 0 is \(0, 50\)"),
         ({"filtered": [[0, 0], [10, 0]]}, r"filtered pair 1 is \(10, 0\)"),
@@ -366,11 +366,11 @@ def test_rankings_that_do_not_fit_the_truth_are_refused():
         evaluate(ranking, Y[:9])
     with pytest.raises(InputError, match=r"row \d of the ranking lists label \d+, the truth has only 5 labels"):
         evaluate(ranking, Y[:, :5])
-    with pytest.raises(InputError, match="re-ranking reads 5 places"):
+    with pytest.raises(InputError, match="re-ranking needs 5 labels per row"):
         evaluate(ranking.top(3), Y, np.ones(50), 3, conventions=AUTHORS)
 
 
-def test_evaluations_of_different_things_do_not_merge():
+def test_evaluations_with_different_settings_do_not_merge():
     ranking, Y = corpus(10)
     one = evaluate(ranking, Y, np.ones(50))
     with pytest.raises(InputError, match="cut-offs or conventions"):
@@ -384,5 +384,5 @@ def test_evaluations_of_different_things_do_not_merge():
             merge([counted, evaluate(ranking, Y, np.ones(50), train_counts=counts)])
     with pytest.raises(InputError, match="number of labels"):
         merge([one, evaluate(ranking, sp.csr_matrix((10, 60)), np.ones(60))])
-    with pytest.raises(InputError, match="no evaluation"):
+    with pytest.raises(InputError, match="at least one evaluation"):
         merge([])

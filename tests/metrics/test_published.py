@@ -67,19 +67,19 @@ def marks(rows):
 
 
 def evaluated(variant):
-    inverse = 1 / Jain(0.55, 1.5).fit(marks(TRAIN).sum(axis=0), len(TRAIN))
+    inverse = 1 / Jain(0.55, 1.5).estimate(marks(TRAIN).sum(axis=0), len(TRAIN))
     ranking = Ranking(np.array(LISTED), np.tile(np.arange(5, 0, -1), (len(LISTED), 1)))
     return evaluate(ranking, marks(TRUE), inverse, range(1, 6), conventions=Conventions(variant))
 
 
 def test_inverse_propensities_are_those_that_both_programs_print():
-    np.testing.assert_allclose(1 / Jain().fit(marks(TRAIN).sum(axis=0), len(TRAIN)), INVERSE, atol=1e-10)
+    np.testing.assert_allclose(1 / Jain().estimate(marks(TRAIN).sum(axis=0), len(TRAIN)), INVERSE, atol=1e-10)
 
 
 @pytest.mark.parametrize(
     ("variant", "printed", "rounding"),
     [("pyxclib", PYXCLIB, 1e-7), ("pyxclib", NAPKINXC, 6e-9), ("raw", RAW, 6e-9)],
-    ids=["pyxclib", "napkinXC", "napkinXC, not normalised"],
+    ids=["pyxclib", "napkinXC", "napkinXC, not normalized"],
 )
 def test_figures_are_those_that_the_program_prints(variant, printed, rounding):
     found = evaluated(variant)
@@ -89,7 +89,7 @@ def test_figures_are_those_that_the_program_prints(variant, printed, rounding):
 
 
 def test_the_raw_psp_of_observed_labels_averages_to_the_precision_on_complete_labels():
-    # over all ways in which the marks of two rows can be lost, each with its probability
+    # over all ways in which the labels of two rows can go missing, each with its probability
     Y = np.array([[1, 1, 0, 1], [0, 1, 1, 0]])
     p = np.array([0.9, 0.5, 0.2, 0.7])
     ranking = Ranking(np.array([[1, 2, 3], [1, 0, 2]]), np.tile([3.0, 2, 1], (2, 1)))

@@ -4,13 +4,13 @@ import scipy.sparse as sp
 
 from tests.metrics.cases import corpus
 from unmissed.errors import InputError
-from unmissed.kernels.bootstrap import resample_sums
 from unmissed.metrics import compare, evaluate, intervals, support, warnings
+from unmissed.metrics.bootstrap import resample_sums
 from unmissed.ranking import Ranking
 
 
 @pytest.mark.kernel
-def test_a_resample_draws_as_many_rows_as_there_are_each_equally_often():
+def test_a_resample_draws_n_rows_uniformly():
     n_rows, n_resamples = 7, 400
     sums = np.empty((n_resamples, n_rows))
     resample_sums(np.eye(n_rows, dtype=np.float32), np.arange(n_resamples, dtype=np.uint64), sums)
@@ -22,16 +22,16 @@ def test_a_resample_draws_as_many_rows_as_there_are_each_equally_often():
 
 
 @pytest.mark.kernel
-def test_a_resample_depends_on_its_seed_alone():
+def test_a_resample_depends_only_on_its_seed():
     terms = np.random.default_rng(0).random((9, 2)).astype(np.float32)
     seeds = np.array([3, 1, 2], dtype=np.uint64)
-    together, alone = np.empty((3, 2)), np.empty((1, 2))
+    together, single = np.empty((3, 2)), np.empty((1, 2))
     resample_sums(terms, seeds, together)
-    resample_sums(terms, seeds[1:2], alone)
-    np.testing.assert_array_equal(together[1:2], alone)
+    resample_sums(terms, seeds[1:2], single)
+    np.testing.assert_array_equal(together[1:2], single)
 
 
-def test_intervals_hold_the_figure_and_repeat_under_one_seed():
+def test_intervals_contain_the_figure_and_are_reproducible():
     ranking, Y = corpus()
     found = evaluate(ranking, Y, 1 + np.arange(50.0))
     first, again, other = intervals(found), intervals(found), intervals(found, seed=1)
@@ -41,7 +41,7 @@ def test_intervals_hold_the_figure_and_repeat_under_one_seed():
         assert low < found[name] < high
 
 
-def test_the_interval_of_precision_is_as_wide_as_theory_says():
+def test_the_interval_of_precision_has_the_width_of_the_normal_approximation():
     ranking, Y = corpus(2000)
     found = evaluate(ranking, Y)
     low, high = intervals(found, 2000)["P@1"]
@@ -49,13 +49,13 @@ def test_the_interval_of_precision_is_as_wide_as_theory_says():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(p * (1 - p) / 2000), rel=0.1)
 
 
-def test_intervals_hold_the_true_value_about_as_often_as_they_say():
+def test_intervals_have_their_nominal_coverage():
     inverse = 1 + np.arange(50) / 5
-    whole = evaluate(*corpus(40_000, seed=99), inverse)["PSP@3"]
+    population = evaluate(*corpus(40_000, seed=99), inverse)["PSP@3"]
     held = 0
     for seed in range(60):
         low, high = intervals(evaluate(*corpus(300, seed=seed), inverse), 300, level=0.9, seed=seed)["PSP@3"]
-        held += low <= whole <= high
+        held += low <= population <= high
     assert 45 <= held <= 60  # 54 expected; 45 is 4 standard deviations away
 
 
@@ -65,9 +65,9 @@ def test_figures_without_a_row_sum_have_no_interval():
 
 
 def test_progress_reaches_its_end():
-    told = []
-    intervals(evaluate(*corpus(20)), 120, progress=lambda done, total: told.append((done, total)))
-    assert told == [(50, 120), (100, 120), (120, 120)]
+    reports = []
+    intervals(evaluate(*corpus(20)), 120, progress=lambda done, total: reports.append((done, total)))
+    assert reports == [(50, 120), (100, 120), (120, 120)]
 
 
 def test_a_ranking_does_not_differ_from_itself():
@@ -93,7 +93,7 @@ def test_a_paired_difference_is_narrower_than_two_intervals_and_sees_what_they_d
     assert difference.high - difference.low < 0.5 * ((one.high - one.low) + (two.high - two.low))
 
 
-def test_other_rows_cannot_be_compared():
+def test_evaluations_of_different_rows_cannot_be_compared():
     first = evaluate(*corpus(50))
     with pytest.raises(InputError, match="same rows"):
         compare(first, evaluate(*corpus(50, seed=1)))
@@ -101,37 +101,37 @@ def test_other_rows_cannot_be_compared():
         compare(first, evaluate(*corpus(40)))
 
 
-def test_senseless_resampling_is_refused():
+def test_invalid_resampling_arguments_are_refused():
     found = evaluate(*corpus(5))
-    with pytest.raises(InputError, match="0 resamples"):
+    with pytest.raises(InputError, match="n_resamples must be at least 1"):
         intervals(found, 0)
-    with pytest.raises(InputError, match=r"level 1\.5"):
+    with pytest.raises(InputError, match=r"level between 0 and 1, not 1000 and 1\.5"):
         intervals(found, level=1.5)
     empty = evaluate(Ranking(np.empty((0, 5), np.int32), np.empty((0, 5), np.float32)), sp.csr_matrix((0, 3)))
     with pytest.raises(InputError, match="no row"):
         intervals(empty)
 
 
-def test_equal_weights_make_the_effective_sample_size_the_number_of_marks():
+def test_equal_weights_make_the_effective_sample_size_the_number_of_assignments():
     found = evaluate(*corpus(), np.full(50, 3.0))
-    for rests in support(found).values():
-        assert rests.effective == pytest.approx(rests.marks)
+    for each in support(found).values():
+        assert each.effective == pytest.approx(each.assignments)
 
 
-def test_support_is_what_loops_over_marks_say():
+def test_support_equals_that_of_the_reference_loops():
     ranking, Y = corpus(100)
     inverse = 1 + np.arange(50.0) ** 2
     found = support(evaluate(ranking, Y, inverse, k=3))
     hits = [label for row in range(100) for label in ranking.labels[row, :3] if Y[row, label]]
     best = [label for row in Y for label in sorted(row.indices, key=lambda label: -inverse[label])[:3]]
-    for name, marks in (("hits", hits), ("best", best)):
-        weights = inverse[marks]
-        rests = found[f"PSP@3 {name}"]
-        assert rests.marks == len(marks)
-        assert rests.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
-        by_label = sorted((sum(inverse[x] for x in marks if x == label) for label in set(marks)), reverse=True)
+    for name, labels in (("hits", hits), ("best", best)):
+        weights = inverse[labels]
+        each = found[f"PSP@3 {name}"]
+        assert each.assignments == len(labels)
+        assert each.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+        by_label = sorted((sum(inverse[x] for x in labels if x == label) for label in set(labels)), reverse=True)
         expected = next(n for n in range(1, 51) if sum(by_label[:n]) >= sum(by_label) / 2)
-        assert rests.labels_of_half == expected
+        assert each.labels_of_half == expected
 
 
 def test_intervals_are_the_middle_of_the_resampled_figures():
@@ -144,23 +144,23 @@ def test_intervals_are_the_middle_of_the_resampled_figures():
         np.testing.assert_allclose(intervals(found, 200, level, seed=5)["P@1"], expected, rtol=1e-12)
 
 
-def test_a_figure_that_no_resample_has_gets_no_interval():
+def test_a_figure_undefined_in_every_resample_has_no_interval():
     ranking, Y = corpus(10)
     low, high = intervals(evaluate(ranking, sp.csr_matrix(Y.shape), np.ones(50)), 5)["PSP@1"]
     assert np.isnan([low, high]).all()
 
 
 @pytest.mark.parametrize(("n_labels", "warned"), [(17, True), (18, True), (19, False)])
-def test_nine_labels_that_make_half_are_warned_of_and_ten_are_not(n_labels, warned):
+def test_nine_labels_that_make_up_half_cause_a_warning_and_ten_do_not(n_labels, warned):
     # each label is true and found once, with the same weight: half of them, rounded up, make half of the sum
     listed = Ranking(np.arange(n_labels, dtype=np.int32)[:, None], np.ones((n_labels, 1), dtype=np.float32))
     found = warnings(evaluate(listed, np.eye(n_labels), np.ones(n_labels), k=1))
     assert found == (
-        [f"PSP@1: 9 labels make half of the {part}" for part in ("numerator", "denominator")] if warned else []
+        [f"PSP@1: 9 labels make up half of the {part}" for part in ("numerator", "denominator")] if warned else []
     )
 
 
-def test_a_sum_of_nothing_rests_on_nothing_and_is_not_warned_of():
+def test_an_empty_sum_has_no_support_and_no_warning():
     listed = Ranking(np.zeros((20, 1), dtype=np.int32), np.ones((20, 1), dtype=np.float32))
     Y = np.roll(np.eye(21), 1, axis=1)[:20]  # label 0 is never true
     found = evaluate(listed, Y, np.ones(21), k=1)
@@ -168,11 +168,11 @@ def test_a_sum_of_nothing_rests_on_nothing_and_is_not_warned_of():
     assert warnings(found) == []
 
 
-def test_a_handful_of_labels_that_carries_psp_is_named():
+def test_few_labels_that_dominate_psp_cause_a_warning():
     ranking, Y = corpus()
     inverse = np.ones(50)
     inverse[0] = 1000.0
-    assert "PSP@1: 1 label makes half of the numerator" in warnings(evaluate(ranking, Y, inverse))
+    assert "PSP@1: 1 label makes up half of the numerator" in warnings(evaluate(ranking, Y, inverse))
     many = sp.csr_matrix(np.eye(50, dtype=np.float32))
     listed = Ranking(np.arange(50, dtype=np.int32)[:, None], np.ones((50, 1), dtype=np.float32))
     assert warnings(evaluate(listed, many, np.ones(50), k=1)) == []

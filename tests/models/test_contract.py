@@ -58,7 +58,7 @@ def assert_same_pieces(found, expected):
     assert found.listed() == expected.listed()
     for key in expected.listed():
         one, other = found.get(key), expected.get(key)
-        assert one.facts == other.facts, key
+        assert one.metadata == other.metadata, key
         assert one.arrays.keys() == other.arrays.keys(), key
         for name in other.arrays:
             assert np.array_equal(one.arrays[name], other.arrays[name], equal_nan=True), (key, name)
@@ -147,7 +147,9 @@ def test_untrained_labels_make_way_for_the_next_best_ones(method, with_untrained
     for k in (1, 4, 20):
         found = model.rank(TEST.X, k)
         for row in range(TEST.n_samples):
-            kept = [place for place, label in enumerate(every.labels[row]) if label >= 0 and not untrained[label]][:k]
+            kept = [
+                position for position, label in enumerate(every.labels[row]) if label >= 0 and not untrained[label]
+            ][:k]
             best = found.labels[row][found.labels[row] >= 0]
             assert best.tolist() == every.labels[row, kept].tolist()
             assert found.scores[row, : len(kept)] == pytest.approx(every.scores[row, kept], rel=1e-5, abs=1e-6)
@@ -161,11 +163,11 @@ def test_a_k_far_beyond_the_labels_is_refused_before_anything_is_allocated(metho
 
 @every_method
 def test_rows_are_ranked_one_by_one_as_all_at_once(method, fitted):
-    whole = fitted(method).rank(TEST.X[:9], 4)
+    together = fitted(method).rank(TEST.X[:9], 4)
     for row in range(9):
         one = fitted(method).rank(TEST.X[row], 4)
-        assert np.array_equal(one.labels[0], whole.labels[row])
-        assert one.scores[0] == pytest.approx(whole.scores[row], rel=1e-5, abs=1e-6)
+        assert np.array_equal(one.labels[0], together.labels[row])
+        assert one.scores[0] == pytest.approx(together.scores[row], rel=1e-5, abs=1e-6)
     assert fitted(method).rank(TEST.X[:0], 4).labels.shape == (0, 4)
 
 
@@ -188,7 +190,7 @@ def test_rows_and_labels_of_any_form_give_the_same_model(method, form, fitted):
 
 
 @every_method
-def test_read_only_memory_mapped_input_is_taken_and_left_alone(method, fitted, tmp_path):
+def test_read_only_memory_mapped_input_is_accepted_and_not_changed(method, fitted, tmp_path):
     def mapped(matrix, name):
         parts = []
         for part in ("data", "indices", "indptr"):
@@ -285,22 +287,22 @@ class StopError(Exception):
 @every_method
 def test_interrupted_wherever_it_tells_its_progress_it_goes_on_to_the_same_bytes(method, tmp_path):
     calls = []
-    train(quick(method), TRAIN, tmp_path / "whole", progress=lambda done, total: calls.append((done, total)))
+    train(quick(method), TRAIN, tmp_path / "uninterrupted", progress=lambda done, total: calls.append((done, total)))
     assert calls[-1][0] == calls[-1][1], "progress ends with everything done"
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     for moment in range(0, len(calls), max(1, len(calls) // 6)):
-        told = []
+        reports = []
 
-        def stop(done, total, told=told, moment=moment):
-            told.append(done)
-            if len(told) == moment + 1:
+        def stop(done, total, reports=reports, moment=moment):
+            reports.append(done)
+            if len(reports) == moment + 1:
                 raise StopError
 
         folder = tmp_path / f"stopped-{moment}"
         with pytest.raises(StopError):
             train(quick(method), TRAIN, folder, progress=stop)
         train(quick(method), TRAIN, folder)
-        assert tree_bytes(folder) == tree_bytes(tmp_path / "whole")
+        assert tree_bytes(folder) == tree_bytes(tmp_path / "uninterrupted")
 
 
 @every_method
@@ -308,8 +310,8 @@ def test_text_goes_in_and_names_come_out_of_the_command_line(method, tmp_path, c
     texts = write_texts(tmp_path / "train.jsonl")
     known = find_model(method)._get_param_names()
     jobs = ["--jobs", 1] if "n_jobs" in known else []
-    told = said(capsys, "train", method, texts, "--run", tmp_path / "run", *jobs)
-    assert f"{method}, 3 labels trained" in told
+    output = said(capsys, "train", method, texts, "--run", tmp_path / "run", *jobs)
+    assert f"{method}, 3 labels trained" in output
     (tmp_path / "one.jsonl").write_text('{"text": "cod quota net cod"}\n')
     rows = json.loads(
         said(capsys, "predict", tmp_path / "run", tmp_path / "one.jsonl", "--top", 3, "--jobs", 1, "--json")
@@ -334,16 +336,16 @@ def test_the_shell_trains_what_the_class_trains(method, tmp_path, capsys):
 
 
 @every_method
-def test_what_it_was_not_asked_before_fit_is_refused(method):
-    for ask in (lambda model: model.rank(TEST.X), lambda model: model.fit_labels(TRAIN.X, TRAIN.Y)):
+def test_an_unfitted_model_raises_not_fitted_error(method):
+    for call in (lambda model: model.rank(TEST.X), lambda model: model.fit_labels(TRAIN.X, TRAIN.Y)):
         with pytest.raises(NotFittedError, match="not fitted"):
-            ask(quick(method))
+            call(quick(method))
 
 
-def refusal(ask):
-    """Return what a model says when it cannot do what it is asked, or None where it can."""
+def refusal(call):
+    """Return the message of the InputError that a call raises, or None if it succeeds."""
     try:
-        ask()
+        call()
     except InputError as error:
         return str(error)
     return None
@@ -352,14 +354,14 @@ def refusal(ask):
 @every_method
 def test_what_it_cannot_do_is_one_line(method, fitted):
     model = fitted(method)
-    for ask in (
+    for call in (
         lambda: model.explain(0),
         lambda: model.predict(TEST.X),
         lambda: model.decision_function(TEST.X, [0, 1]),
         model.certificate,
-        model.facts,
+        model.metadata,
     ):
-        said_no = refusal(ask)
+        said_no = refusal(call)
         assert said_no is None or (" cannot " in said_no and "\n" not in said_no)
 
 
@@ -370,7 +372,7 @@ def test_new_labels_join_the_old_ones_where_that_is_possible(method, fitted):
     if said_no is None:
         assert_same_ranking(model.rank(TEST.X, 5), fitted(method).rank(TEST.X, 5))
     else:
-        assert "cannot take in new labels" in said_no
+        assert "cannot add labels" in said_no
 
 
 @every_method
@@ -386,43 +388,43 @@ def test_bad_matrices_are_refused_in_one_line(method, fitted):
     with pytest.raises(InputError, match="features"):
         fitted(method).rank(np.ones((1, 3)))
     for k in (0, 2.5, None):
-        with pytest.raises(InputError, match="k is a whole number"):
+        with pytest.raises(InputError, match="k must be an integer"):
             fitted(method).rank(TEST.X, k)
 
 
 @every_method
 def test_pieces_that_are_not_its_own_are_refused_in_one_line(method, fitted, tmp_path):
     fitted(method).save(tmp_path / "run")
-    whole = OnDisk(tmp_path / "run" / "pieces")
+    original = OnDisk(tmp_path / "run" / "pieces")
     params = fitted(method).get_params()
     for key in fitted(method).pieces_.listed():
-        piece = whole.get(key)
+        piece = original.get(key)
         for spoiled in spoil(piece):
-            pieces = Replaced(whole, key, spoiled)
+            pieces = Replaced(original, key, spoiled)
             with pytest.raises(InputError):
                 type(fitted(method)).open(params, pieces, TRAIN.n_features, TRAIN.n_labels)
 
 
 def spoil(piece):
-    """Give what a damaged or a stranger's piece may look like; nothing of it may be opened."""
+    """Yield damaged or foreign versions of a piece, which must not be opened."""
     yield None
     for name, array in piece.arrays.items():
         rest = {other: values for other, values in piece.arrays.items() if other != name}
-        yield Piece(piece.key, rest, piece.facts)
-        yield Piece(piece.key, {**rest, name: array.astype(np.complex64)}, piece.facts)
-        yield Piece(piece.key, {**rest, name: array[None]}, piece.facts)
+        yield Piece(piece.key, rest, piece.metadata)
+        yield Piece(piece.key, {**rest, name: array.astype(np.complex64)}, piece.metadata)
+        yield Piece(piece.key, {**rest, name: array[None]}, piece.metadata)
 
 
 @dataclass
 class Replaced:
-    """Pieces of which one is another, or is missing."""
+    """Pieces of which one is replaced or missing."""
 
-    whole: OnDisk
+    original: OnDisk
     key: str
     piece: Piece | None
 
     def get(self, key):
-        return self.piece if key == self.key else self.whole.get(key)
+        return self.piece if key == self.key else self.original.get(key)
 
     def listed(self):
-        return [key for key in self.whole.listed() if key != self.key or self.piece is not None]
+        return [key for key in self.original.listed() if key != self.key or self.piece is not None]

@@ -3,6 +3,6 @@
 from tests.models import own_model
 
 
-def test_the_whole_page_runs():
+def test_all_code_of_the_page_runs():
     assert len(own_model.BLOCKS) == 3
     exec(own_model.BLOCKS[2], vars(own_model))

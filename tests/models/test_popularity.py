@@ -19,7 +19,7 @@ def test_every_row_gets_the_most_frequent_labels_with_ties_by_number():
     assert ranking.scores.tolist() == [[3, 3, 1], [3, 3, 1]]
 
 
-def test_more_places_than_labels_with_a_positive_are_padded():
+def test_a_k_above_the_number_of_labels_with_a_positive_is_padded():
     ranking = Popularity().fit(X, Y).rank(X[:1], k=6)
     assert ranking.labels.tolist() == [[0, 2, 1, -1, -1, -1]]
     assert ranking.scores.tolist() == [[3, 3, 1, -np.inf, -np.inf, -np.inf]]
@@ -57,7 +57,7 @@ def test_a_finished_count_is_not_made_again():
 def test_what_it_cannot_do_is_said_in_one_line():
     model = Popularity().fit(X, Y)
     assert model.certificate() is None
-    with pytest.raises(InputError, match="Popularity cannot name the features"):
+    with pytest.raises(InputError, match="Popularity cannot list the features"):
         model.explain(0)
     with pytest.raises(InputError, match="use rank"):
         model.predict(X)
@@ -75,5 +75,5 @@ def test_rows_with_other_features_and_a_k_of_zero_are_refused():
     model = Popularity().fit(X, Y)
     with pytest.raises(InputError):
         model.rank(sparse.csr_matrix((2, 5), dtype=np.float32))
-    with pytest.raises(InputError, match="at least 1"):
+    with pytest.raises(InputError, match="k must be an integer from 1"):
         model.rank(X, k=0)

@@ -14,8 +14,8 @@ from unmissed.propensity import (
     as_propensity,
     default_propensity,
     describe,
-    fit_parts,
-    fit_range,
+    estimate_parts,
+    estimate_range,
     from_description,
     parse,
 )
@@ -34,7 +34,7 @@ def counted(draw):
 @given(jains, counted())
 def test_jain_propensities_are_probabilities_above_zero(model, case):
     counts, n_samples = case
-    p = model.fit(counts, n_samples)
+    p = model.estimate(counts, n_samples)
     assert p.dtype == np.float64
     assert p.shape == counts.shape
     assert ((p > 0) & (p <= 1)).all()
@@ -43,68 +43,68 @@ def test_jain_propensities_are_probabilities_above_zero(model, case):
 @given(jains, counted())
 def test_more_positives_never_lower_the_propensity(model, case):
     counts, n_samples = case
-    p = model.fit(np.sort(counts), n_samples)
+    p = model.estimate(np.sort(counts), n_samples)
     assert (np.diff(p) >= -1e-14).all()
 
 
 @pytest.mark.parametrize(
     ("count", "n_samples", "a", "b"), [(0, 3, 0.55, 1.5), (1, 15_539, 0.55, 1.5), (37, 490_449, 0.6, 2.6)]
 )
-def test_jain_is_the_formula_of_the_field_written_out(count, n_samples, a, b):
+def test_jain_matches_its_formula(count, n_samples, a, b):
     K = (log(n_samples) - 1) * (b + 1) ** a
     inverse = 1 + K * (count + b) ** -a
-    assert Jain(a, b).fit([count], n_samples)[0] == pytest.approx(1 / inverse, rel=1e-14)
+    assert Jain(a, b).estimate([count], n_samples)[0] == pytest.approx(1 / inverse, rel=1e-14)
 
 
 def test_a_label_with_one_positive_has_the_propensity_one_over_ln_n():
-    assert Jain().fit([1], 1000)[0] == pytest.approx(1 / log(1000), rel=1e-14)
+    assert Jain().estimate([1], 1000)[0] == pytest.approx(1 / log(1000), rel=1e-14)
 
 
 def test_labels_without_positives_have_the_smallest_propensity_and_not_zero():
-    p = Jain().fit([0, 1, 2], 100)
+    p = Jain().estimate([0, 1, 2], 100)
     assert 0 < p[0] < p[1] < p[2]
 
 
 @pytest.mark.parametrize("n_samples", [0, 1, 2])
-def test_too_few_rows_for_the_formula_are_refused_with_the_reason(n_samples):
+def test_too_few_rows_for_the_formula_are_rejected_with_the_reason(n_samples):
     with pytest.raises(InputError, match=r"too few for the jain propensity model, which needs 3"):
-        Jain().fit([0], n_samples)
+        Jain().estimate([0], n_samples)
 
 
 @pytest.mark.parametrize(("a", "b"), [(-0.1, 1), (0.5, 0), (0.5, -1), (float("nan"), 1), (0.5, float("inf"))])
-def test_parameters_out_of_range_are_refused(a, b):
+def test_parameters_out_of_range_are_rejected(a, b):
     with pytest.raises(InputError, match=r"jain propensity: [ab] must be"):
         Jain(a, b)
 
 
-def test_a_propensity_that_underflows_to_zero_is_refused():
+def test_a_propensity_that_underflows_to_zero_is_rejected():
     with pytest.raises(InputError, match="propensity of 0"):
-        Jain(1000.0, 1e-3).fit([0], 100)
+        Jain(1000.0, 1e-3).estimate([0], 100)
     with pytest.raises(InputError, match="propensity of 0"):
-        Jain(1000.0, 1e-3).fit([0, 100], 100)  # the other label's is 1
+        Jain(1000.0, 1e-3).estimate([0, 100], 100)  # the other label's is 1
 
 
 @pytest.mark.parametrize("counts", [[-1], [11], [float("nan")]])
-def test_counts_that_cannot_be_counts_are_refused(counts):
+def test_counts_out_of_range_are_rejected(counts):
     for model in (Jain(), Constant(0.5), FromTable([0.5])):
         with pytest.raises(InputError, match="label 0 has the count"):
-            model.fit(counts, 10)
+            model.estimate(counts, 10)
 
 
-def test_counts_of_another_shape_are_refused():
+def test_counts_of_another_shape_are_rejected():
     for model in (Jain(), Constant(0.5)):
         with pytest.raises(InputError, match=r"one number per label, not an array of shape \(1, 2\)"):
-            model.fit([[1, 2]], 10)
+            model.estimate([[1, 2]], 10)
 
 
 @pytest.mark.parametrize("p", [0, -0.5, 1.5, float("nan")])
-def test_constant_takes_probabilities_above_zero_only(p):
+def test_constant_rejects_values_outside_its_interval(p):
     with pytest.raises(InputError, match="constant propensity"):
         Constant(p)
 
 
 def test_constant_gives_every_label_the_same():
-    assert Constant(0.25).fit([0, 3, 9], 10).tolist() == [0.25] * 3
+    assert Constant(0.25).estimate([0, 3, 9], 10).tolist() == [0.25] * 3
 
 
 def test_a_table_comes_from_values_from_text_and_from_npy(tmp_path):
@@ -113,31 +113,31 @@ def test_a_table_comes_from_values_from_text_and_from_npy(tmp_path):
     np.save(tmp_path / "p.npy", np.array(values))
     models = [FromTable(values), FromTable(tmp_path / "p.txt"), FromTable(str(tmp_path / "p.npy"))]
     for model in models:
-        assert model.fit([1, 2, 3], 10).tolist() == values
+        assert model.estimate([1, 2, 3], 10).tolist() == values
     assert len(set(models)) == 1
     assert [model.source for model in models] == ["", str(tmp_path / "p.txt"), str(tmp_path / "p.npy")]
     assert FromTable([0.5]) != FromTable([0.25])
 
 
-def test_a_table_cannot_be_changed_through_what_fit_returns():
+def test_a_table_cannot_be_changed_through_its_estimate():
     model = FromTable([0.5])
-    model.fit([1], 3)[0] = 1.0
-    assert model.fit([1], 3).tolist() == [0.5]
+    model.estimate([1], 3)[0] = 1.0
+    assert model.estimate([1], 3).tolist() == [0.5]
     with pytest.raises(ValueError, match="read-only"):
         model.values[0] = 1.0
 
 
-def test_a_table_of_another_length_is_refused():
+def test_a_table_of_another_length_is_rejected():
     with pytest.raises(InputError, match="has 1 labels, the data has 2"):
-        FromTable([0.5]).fit([1, 1], 10)
+        FromTable([0.5]).estimate([1, 1], 10)
 
 
-def test_a_table_of_inverse_propensities_is_refused_with_a_hint():
+def test_the_error_for_a_table_of_inverse_propensities_suggests_the_inverse():
     with pytest.raises(InputError, match=r"label 1 .* 3;.*inverse"):
         FromTable([1.0, 3.0])
 
 
-def test_a_bad_table_file_is_refused_with_its_line(tmp_path):
+def test_a_bad_table_file_is_rejected_with_its_line(tmp_path):
     path = tmp_path / "p.txt"
     path.write_text("0.5\nhalf\n")
     with pytest.raises(InputError, match=r"line 2.*'half'"):
@@ -165,7 +165,7 @@ def test_a_bad_table_file_is_refused_with_its_line(tmp_path):
         (np.array([0.5, 1.0], np.float32), FromTable([0.5, 1.0])),
     ],
 )
-def test_words_numbers_and_arrays_stand_for_a_model(given, model):
+def test_strings_numbers_and_arrays_specify_a_model(given, model):
     assert as_propensity(given) == model
 
 
@@ -182,47 +182,47 @@ def test_words_numbers_and_arrays_stand_for_a_model(given, model):
         (["a"], r"propensity is \['a'\]; expected a model such as"),
     ],
 )
-def test_what_stands_for_no_model_is_refused_in_one_line(given, what):
+def test_invalid_specifications_are_rejected_in_one_line(given, what):
     with pytest.raises(InputError, match=what) as found:
         as_propensity(given)
     assert "\n" not in str(found.value)
 
 
-def test_the_default_is_the_fields_usual_model():
+def test_the_default_model_is_jain_with_its_usual_constants():
     assert default_propensity() == Jain() == Jain(0.55, 1.5) == parse("jain")
 
 
 def test_labels_counted_in_parts_get_the_propensities_of_their_own_part():
     counts = [3, 0, 7, 2]
-    p = fit_parts(Jain(), counts, [(3, 100), (1, 10)])
-    np.testing.assert_array_equal(p, [*Jain().fit(counts[:3], 100), *Jain().fit(counts[3:], 10)])
-    assert fit_parts(Constant(0.5), counts, [(1, 10), (2, 10), (1, 10)]).tolist() == [0.5] * 4
-    assert fit_parts(Jain(), [], []).tolist() == []
+    p = estimate_parts(Jain(), counts, [(3, 100), (1, 10)])
+    np.testing.assert_array_equal(p, [*Jain().estimate(counts[:3], 100), *Jain().estimate(counts[3:], 10)])
+    assert estimate_parts(Constant(0.5), counts, [(1, 10), (2, 10), (1, 10)]).tolist() == [0.5] * 4
+    assert estimate_parts(Jain(), [], []).tolist() == []
 
 
 def test_a_table_serves_all_parts_at_once_and_any_range_of_its_labels():
     table = FromTable([0.1, 0.2, 0.3, 0.4])
-    assert fit_parts(table, [3, 0, 7, 2], [(3, 100), (1, 10)]).tolist() == [0.1, 0.2, 0.3, 0.4]
-    assert fit_range(table, [7], 10, 2).tolist() == [0.3]
-    assert fit_range(Jain(), [7], 10, 2).tolist() == Jain().fit([7], 10).tolist()
-    with pytest.raises(InputError, match="has 4 labels, and labels 3 to 4 were asked for"):
-        fit_range(table, [7, 1], 10, 3)
+    assert estimate_parts(table, [3, 0, 7, 2], [(3, 100), (1, 10)]).tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert estimate_range(table, [7], 10, 2).tolist() == [0.3]
+    assert estimate_range(Jain(), [7], 10, 2).tolist() == Jain().estimate([7], 10).tolist()
+    with pytest.raises(InputError, match="has 4 labels, but labels 3 to 4 are needed"):
+        estimate_range(table, [7, 1], 10, 3)
 
 
 @pytest.mark.parametrize("size", [3, 5])
-def test_a_table_of_another_length_than_all_parts_is_refused(size):
+def test_a_table_of_another_length_than_all_parts_is_rejected(size):
     with pytest.raises(InputError, match=f"has {size} labels, the data has 4"):
-        fit_parts(FromTable(np.full(size, 0.5)), [1, 1, 1, 1], [(2, 10), (2, 10)])
+        estimate_parts(FromTable(np.full(size, 0.5)), [1, 1, 1, 1], [(2, 10), (2, 10)])
 
 
-def test_parts_that_do_not_fit_the_counts_are_refused():
+def test_parts_that_do_not_fit_the_counts_are_rejected():
     with pytest.raises(InputError, match=r"shape \(3,\); the parts have 4 labels together"):
-        fit_parts(Jain(), [1, 1, 1], [(2, 10), (2, 10)])
+        estimate_parts(Jain(), [1, 1, 1], [(2, 10), (2, 10)])
     with pytest.raises(InputError, match="label 1 has the count 11"):
-        fit_parts(Jain(), [20, 11, 1], [(1, 20), (2, 10)])
+        estimate_parts(Jain(), [20, 11, 1], [(1, 20), (2, 10)])
 
 
-def test_words_name_models(tmp_path):
+def test_strings_specify_models(tmp_path):
     (tmp_path / "p.txt").write_text("1\n")
     assert parse("jain") == Jain()
     assert parse("jain:0.6,2.6") == Jain(0.6, 2.6)
@@ -231,35 +231,35 @@ def test_words_name_models(tmp_path):
 
 
 @pytest.mark.parametrize("spec", ["", "jane", "jain:1", "jain:1,2,3", "jain:a,b", "constant", "constant:", "table:"])
-def test_words_that_name_no_model_are_refused(spec):
+def test_unknown_strings_are_rejected(spec):
     with pytest.raises(InputError, match="propensity"):
         parse(spec)
 
 
 @pytest.mark.parametrize("model", [Jain(0.6, 2.6), Constant(0.5), FromTable([0.1, 1 / 3])])
-def test_a_description_survives_json(model):
+def test_a_description_round_trips_through_json(model):
     assert from_description(json.loads(json.dumps(describe(model)))) == model
 
 
-def test_a_model_that_nobody_knows_cannot_be_described():
+def test_an_unknown_model_cannot_be_described():
     with pytest.raises(InputError, match="int is not a propensity model that can be described"):
         describe(3)
 
 
 @pytest.mark.parametrize("description", [{}, {"model": "jane"}, {"model": "jain", "c": 1}])
-def test_a_description_of_nothing_known_is_refused(description):
+def test_an_unknown_description_is_rejected(description):
     with pytest.raises(InputError, match="propensity model"):
         from_description(description)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x02\x00{}", b"0.5\n"])
-def test_a_damaged_table_of_numbers_is_refused_by_its_name(tmp_path, content):
+def test_a_damaged_table_of_numbers_is_rejected_by_its_name(tmp_path, content):
     (tmp_path / "p.npy").write_bytes(content)
     with pytest.raises(InputError, match=r"p\.npy: not a table of propensities"):
         FromTable(tmp_path / "p.npy")
 
 
-def test_empty_tables_and_tables_of_words_are_refused(tmp_path):
+def test_empty_tables_and_tables_of_strings_are_rejected(tmp_path):
     np.save(tmp_path / "p.npy", np.zeros(0))
     (tmp_path / "p.txt").write_text("")
     for name in ("p.npy", "p.txt"):

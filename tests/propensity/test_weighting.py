@@ -12,7 +12,7 @@ propensities = st.lists(st.floats(1e-3, 1), min_size=1, max_size=20).map(np.arra
 
 
 @pytest.mark.parametrize("weighting", ["none", "surrogate", "floored-tail", "unbiased"])
-def test_labels_that_are_never_missing_cost_what_plain_learning_costs(weighting):
+def test_labels_that_are_never_missing_have_unweighted_costs(weighting):
     assert [part.tolist() for part in costs(weighting, [1.0, 1.0])] == [[1, 1], [0, 0], [1, 1]]
 
 
@@ -21,8 +21,8 @@ def test_the_tail_weighting_gives_labels_that_are_never_missing_no_positive_cost
 
 
 @given(propensities)
-def test_unbiased_costs_give_the_plain_loss_on_average_over_both_outcomes(p):
-    # True label: seen with probability p at (positive, counter), else as a negative; phi(m), phi(-m) are independent.
+def test_unbiased_costs_give_the_loss_of_the_true_label_in_expectation(p):
+    # A true label is observed with probability p, else it is a negative; phi(m) and phi(-m) are independent.
     positive, counter, negative = costs("unbiased", p)
     np.testing.assert_allclose(p * positive, 1, rtol=1e-12)
     np.testing.assert_allclose(p * counter + (1 - p) * negative, 0, atol=1e-12)
@@ -74,13 +74,13 @@ def test_every_weighting_keeps_negatives_at_one_and_gives_float64(p):
 
 
 @given(propensities)
-def test_a_rarer_record_never_costs_less(p):
+def test_a_smaller_propensity_never_costs_less(p):
     p = np.sort(p)
     for weighting in WEIGHTINGS:
         assert (np.diff(costs(weighting, p, np.ones(p.size)).positive) <= 0).all()
 
 
-def test_bad_input_is_refused():
+def test_bad_input_is_rejected():
     with pytest.raises(
         InputError, match="unknown weighting 'some'; known: none, surrogate, tail, floored-tail, balanced"
     ):

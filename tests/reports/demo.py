@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unmissed.reports.demo_page import Cell, DecileLine, DemoResults, Line
+from unmissed.reports.demo_page import DecileLine, DemoCell, DemoResults, Line
 
 METHODS = ["Popularity", "DiSMEC", "PW-DiSMEC surrogate", "PW-DiSMEC tail"]
 
@@ -12,7 +12,7 @@ def make_demo() -> DemoResults:
 
     def line(measure, source, *, interval=True):
         values = [0.1, 0.5, 0.52, 0.55]
-        return Line(measure, source, [Cell(v, v - 0.02, v + 0.02) if interval else Cell(v) for v in values])
+        return Line(measure, source, [DemoCell(v, v - 0.02, v + 0.02) if interval else DemoCell(v) for v in values])
 
     counts = np.round(500 / np.arange(1, 60)).astype(np.int64)
     return DemoResults(
@@ -33,7 +33,7 @@ def make_demo() -> DemoResults:
             *(line(name, source) for name in ("P@1", "P@5") for source in ("observed", "truth")),
             line("PSP@5", "observed"),
             line("recall@5 of tail labels", "truth"),
-            line("labels ever found", "truth", interval=False),
+            line("coverage@5", "truth", interval=False),
         ],
         deciles=[DecileLine(d, d, d + 3, 6, 20, [0.0, 0.03 * d, 0.04 * d, 0.05 * d]) for d in range(1, 11)],
         corrected=[line("P@5", "observed"), line("P@5 corrected", "observed"), line("P@5", "truth")],

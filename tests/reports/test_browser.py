@@ -1,4 +1,4 @@
-"""The pages in a real browser, on a phone and on a desk: skipped, with a reason, where there is none."""
+"""The pages in a real browser, at the widths of a phone and of a desktop; skipped if there is no browser."""
 
 import shutil
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.reports.demo import make_demo
 from tests.reports.results import make_results
-from unmissed.reports import compare, demo_page
+from unmissed.reports import comparison_page, demo_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 1400)
@@ -17,7 +17,10 @@ SMALLEST = 6.5  # pixels of a figure's letters
 def pages(tmp_path_factory):
     """Write every kind of page once."""
     folder = tmp_path_factory.mktemp("pages")
-    texts = {"compare": compare.render_page(make_results(published=True)), "demo": demo_page.render_page(make_demo())}
+    texts = {
+        "compare": comparison_page.render_page(make_results(published=True)),
+        "demo": demo_page.render_page(make_demo()),
+    }
     for kind, text in texts.items():
         (folder / f"{kind}.html").write_text(text, encoding="utf-8")
     return {kind: folder / f"{kind}.html" for kind in texts}
@@ -93,7 +96,7 @@ def test_tables_show_figures_at_once_and_scroll_within_themselves(shown):
     )
     assert all(overflow == "auto" for _, _, overflow in inside)
     if width == min(WIDTHS):
-        assert any(whole > seen for whole, seen, _ in inside)
+        assert any(full > seen for full, seen, _ in inside)
         table = page.locator(".scroll").first
         table.evaluate("one => one.scrollLeft = 1000")
         first = table.locator("tbody td").first.bounding_box()
@@ -135,6 +138,6 @@ def test_words_of_the_demo_are_defined_before_they_are_used(pages, browser):
     page.goto(pages["demo"].as_uri())
     text = page.inner_text("main")
     for word in ("P@k", "PSP@k", "recall@5", "tail labels", "DiSMEC", "PW-DiSMEC", "observed labels"):
-        assert text.index(word) >= text.index("The words"), word
-    assert text.index("The words") < text.index("What was found") < text.index("One table, two truths")
+        assert text.index(word) >= text.index("Terms"), word
+    assert text.index("Terms") < text.index("Results") < text.index("Metrics on observed and on complete labels")
     page.close()

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.text import Text
 
 from tests.reports.results import make_results
-from unmissed.reports.compare import figures_table, render_page, write_report
 from unmissed.reports.compare_figures import all_figures
 from unmissed.reports.compare_tables import all_tables, main_table, plain_table
-from unmissed.reports.grids import Cell, Grid, escape_latex, to_latex, to_markdown
+from unmissed.reports.comparison_page import figures_table, render_page, write_report
+from unmissed.reports.grids import Grid, GridCell, escape_latex, to_latex, to_markdown
 
 FIGURES = {"scored", "vanilla", "gains", "deciles", "frequencies", "time", "size"}
 
@@ -68,7 +68,7 @@ def test_a_method_that_was_stopped_has_dashes_and_says_so():
 
 
 def test_names_mean_nothing_to_markdown_and_latex():
-    grid = Grid("t", "50 % & more", ["a|b"], [[Cell("x|y_z")]])
+    grid = Grid("t", "50 % & more", ["a|b"], [[GridCell("x|y_z")]])
     assert "| x\\|y_z |" in to_markdown(grid)
     assert r"50 \% \& more" in to_latex(grid)
     assert escape_latex("a\\b^~$") == r"a\textbackslash{}b\textasciicircum{}\textasciitilde{}\$"
@@ -76,7 +76,7 @@ def test_names_mean_nothing_to_markdown_and_latex():
 
 def test_names_in_markdown_are_text_and_not_html():
     grid = Grid(
-        "t", "<b>t</b>", ["a|b", "<i>"], [[Cell("<img src=x onerror=alert(1)>\nA & B|C"), Cell("1")]], ["<hr>|"]
+        "t", "<b>t</b>", ["a|b", "<i>"], [[GridCell("<img src=x onerror=alert(1)>\nA & B|C"), GridCell("1")]], ["<hr>|"]
     )
     text = to_markdown(grid)
     assert not any(tag in text for tag in ("<b>", "<i>", "<img", "<hr>"))
@@ -99,7 +99,7 @@ def test_the_page_names_conventions_and_what_comes_from_earlier_comparisons():
     page = render_page(results)
     assert "Conventions: variant pyxclib, unseen labels keep." in page
     assert "From earlier comparisons in this folder: Parabel." in page
-    assert "Left out: sleec (was trained with another &lt;recipe&gt;)." in page
+    assert "Omitted: sleec (was trained with another &lt;recipe&gt;)." in page
 
 
 def test_a_comparison_in_which_nothing_finished_has_a_page_too(tmp_path):

@@ -44,7 +44,7 @@ def at_random_times(root: Path, n_kills: int = 25) -> int:
         train("dismec", data, root / name, {"block_size": 4, "n_jobs": 2})
 
     begin = time.perf_counter()
-    assert not died(forked(lambda: work("whole")))
+    assert not died(forked(lambda: work("reference")))
     seconds = time.perf_counter() - begin
     rng = np.random.default_rng(0)
     n_died = 0
@@ -54,7 +54,7 @@ def at_random_times(root: Path, n_kills: int = 25) -> int:
         os.kill(child, signal.SIGKILL)
         n_died += died(child)
     assert not died(forked(lambda: work("killed")))
-    compare(root / "whole", root / "killed")
+    compare(root / "reference", root / "killed")
     assert open_run(root / "killed", verify=True).model.n_labels_ == 240
     return n_died
 
@@ -117,8 +117,8 @@ def dying_everywhere(
 
     `begin` makes what the work needs, `check` looks at what is there after a death.
     """
-    begin(root / "whole")
-    work(root / "whole")
+    begin(root / "reference")
+    work(root / "reference")
     n = 0
     while True:
         folder = root / f"at-{n + 1}"
@@ -133,7 +133,7 @@ def dying_everywhere(
         n += 1
         check(folder)
         work(folder)
-        compare(root / "whole", folder)
+        compare(root / "reference", folder)
 
 
 def die_at(n: int) -> Callable[[], int]:
@@ -156,9 +156,9 @@ def die_at(n: int) -> Callable[[], int]:
     return lambda: count
 
 
-def compare(whole: Path, other: Path) -> None:
+def compare(reference: Path, other: Path) -> None:
     """Every file must hold the same bytes, and no file may be left over."""
-    expected, found = tree_bytes(whole), tree_bytes(other)
+    expected, found = tree_bytes(reference), tree_bytes(other)
     assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
     assert [name for name in expected if expected[name] != found[name]] == []
 

@@ -14,7 +14,7 @@ from unmissed.models.popularity import Popularity
 from unmissed.ranking import Ranking
 from unmissed.runs import train
 from unmissed.runs.cells import guard, unguard
-from unmissed.runs.evaluate import Measuring, evaluate_ranking
+from unmissed.runs.measurement import Measuring, evaluate_ranking
 from unmissed.runs.prediction import write_ranking
 
 FORMULA = '=HYPERLINK("http://x","y")'

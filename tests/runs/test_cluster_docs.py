@@ -22,7 +22,7 @@ def options_of(command):
 
 @pytest.mark.skipif(BASH is None or sys.platform == "win32", reason="needs bash")
 @pytest.mark.parametrize(("code", "requeued", "ends"), [(0, False, 0), (3, True, 0), (2, False, 2)])
-def test_the_slurm_script_trains_its_share_and_comes_back_when_there_is_more(code, requeued, ends, tmp_path):
+def test_the_slurm_script_trains_its_partition_and_comes_back_when_there_is_more(code, requeued, ends, tmp_path):
     for name in ("unmissed", "scontrol"):
         (tmp_path / name).write_text(
             f'#!/bin/sh\necho "$0 $*" >> {tmp_path}/calls\nexit {code if name == "unmissed" else 0}\n'
@@ -33,20 +33,20 @@ def test_the_slurm_script_trains_its_share_and_comes_back_when_there_is_more(cod
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         **{f"SLURM_{name}": value for name, value in slurm.items()},
     }
-    done = subprocess.run([BASH, DOCS / "cluster" / "shares.sbatch"], env=environment, check=False)
+    done = subprocess.run([BASH, DOCS / "cluster" / "partitions.sbatch"], env=environment, check=False)
     assert done.returncode == ends
     calls = (tmp_path / "calls").read_text()
-    assert "--share 3/16 --for 50m --jobs 8" in calls
+    assert "--partition 3/16 --for 50m --jobs 8" in calls
     assert ("requeue 77_3" in calls) == requeued
 
 
-def test_the_kubernetes_job_has_as_many_shares_as_indices():
+def test_the_kubernetes_job_has_as_many_partitions_as_indices():
     yaml = pytest.importorskip("yaml")
-    job = yaml.safe_load((DOCS / "cluster" / "shares.yaml").read_text())
+    job = yaml.safe_load((DOCS / "cluster" / "partitions.yaml").read_text())
     spec = job["spec"]
     command = spec["template"]["spec"]["containers"][0]["args"][0]
     assert (job["kind"], spec["completionMode"]) == ("Job", "Indexed")
-    assert f'--share "$((JOB_COMPLETION_INDEX + 1))/{spec["completions"]}"' in command
+    assert f'--partition "$((JOB_COMPLETION_INDEX + 1))/{spec["completions"]}"' in command
     mounted = {one["name"] for one in spec["template"]["spec"]["containers"][0]["volumeMounts"]}
     assert mounted == {one["name"] for one in spec["template"]["spec"]["volumes"]}
 
@@ -70,6 +70,6 @@ def test_every_option_that_the_page_and_its_scripts_name_exists(capsys):
         verb = "data convert" if words[1] == "data" else words[1]
         for option in options_of(" ".join(words)):
             assert option in shown[verb], (command, option)
-    for option in ("--share", "--for", "--jobs", "--run", "--finish", "--cluster", "--block-size"):
+    for option in ("--partition", "--for", "--jobs", "--run", "--finish", "--cluster", "--block-size"):
         assert option in shown["train"]
         assert option in page + scripts

@@ -30,7 +30,7 @@ def test_a_training_killed_again_and_again_leaves_the_same_bytes(tmp_path):
 
 
 def test_a_training_or_extension_that_dies_at_any_single_write_leaves_the_same_bytes(tmp_path):
-    assert deaths("writes", tmp_path) > 40  # so many places to die at
+    assert deaths("writes", tmp_path) > 40  # number of writes that a kill can hit
 
 
 def test_a_model_of_another_family_that_dies_at_any_single_write_leaves_the_same_bytes(tmp_path):

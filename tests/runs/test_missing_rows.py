@@ -10,7 +10,7 @@ from unmissed.errors import InputError
 from unmissed.models.popularity import Popularity
 from unmissed.ranking import Ranking
 from unmissed.runs import train
-from unmissed.runs.evaluate import Measuring, evaluate_ranking
+from unmissed.runs.measurement import Measuring, evaluate_ranking
 from unmissed.runs.prediction import write_ranking
 
 LABELS = ["a", "b", "c"]

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.speaking import refused, said
 from tests.runs.corpora import small_corpus
 from unmissed.data import write_store
-from unmissed.data.catalog import Entry
+from unmissed.data.catalog import CatalogEntry
 from unmissed.errors import InputError
 from unmissed.execution import Piece
 from unmissed.models import DiSMEC, Popularity
@@ -56,12 +56,12 @@ def costs_known(monkeypatch):
         return problem.rows.Y.tocsc()
 
     def run(task, Y):
-        n_marks = Y.indptr[task.end] - Y.indptr[task.begin]
-        clock.now[0] += 0.002 * task.size + 0.001 * n_marks
+        n_assignments = Y.indptr[task.end] - Y.indptr[task.begin]
+        clock.now[0] += 0.002 * task.size + 0.001 * n_assignments
         return Piece(task.key, {"bias": np.zeros(25 * task.size, np.float32)}, {"n_labels": task.size})
 
-    monkeypatch.setattr("unmissed.models.one_vs_rest.Problem.__call__", call)
-    monkeypatch.setattr("unmissed.models.one_vs_rest.BlockTask.run", run)
+    monkeypatch.setattr("unmissed.models.linear.one_vs_rest.BlockProblem.__call__", call)
+    monkeypatch.setattr("unmissed.models.linear.one_vs_rest.BlockTask.run", run)
 
 
 def test_what_all_labels_cost_is_found_from_some(costs_known):
@@ -78,7 +78,7 @@ def test_what_all_labels_cost_is_found_from_some(costs_known):
 
 def test_a_stand_in_with_fewer_rows_is_scaled_up(costs_known, monkeypatch):
     monkeypatch.setattr(planning, "_STAND_IN_ROWS", 300)
-    entry = Entry("Made up", 3000, 0, 2000, 500, 4.0, 3.0, 0.55, 1.5)
+    entry = CatalogEntry("Made up", 3000, 0, 2000, 500, 4.0, 3.0, 0.55, 1.5)
     found = plan_entry(DiSMEC(), entry, 20.0, n_sampled=64)
     assert found.sizes.n_labels == 2000
     assert found.sizes.n_values == 60_000
@@ -90,14 +90,14 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     write_store(TRAIN, tmp_path / "train")
     shown = said(capsys, "plan", tmp_path / "train", "--method", "dismec", "--workers", 4, "--sample", 16)
     assert "core-hours" in shown
-    assert "16 labels tried" in shown
-    facts = json.loads(said(capsys, "plan", tmp_path / "train", "--workers", 4, "--sample", 16, "--json"))
-    assert facts["core_seconds"]["low"] < facts["core_seconds"]["value"] < facts["core_seconds"]["high"]
-    assert facts["sizes"]["n_labels"] == 400
+    assert "16 labels sampled" in shown
+    metadata = json.loads(said(capsys, "plan", tmp_path / "train", "--workers", 4, "--sample", 16, "--json"))
+    assert metadata["core_seconds"]["low"] < metadata["core_seconds"]["value"] < metadata["core_seconds"]["high"]
+    assert metadata["sizes"]["n_labels"] == 400
 
 
 def test_what_cannot_be_planned_is_one_line(tmp_path, capsys):
-    assert "give --values-per-row" in refused(capsys, "plan", "Amazon-670K")
+    assert "set --values-per-row" in refused(capsys, "plan", "Amazon-670K")
     assert "unknown data set 'nowhere'" in refused(capsys, "plan", "nowhere")
     with pytest.raises(InputError, match="Popularity does not train labels one by one"):
         make_plan(Popularity(), TRAIN)

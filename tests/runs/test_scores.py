@@ -12,7 +12,7 @@ from unmissed.errors import InputError
 from unmissed.metrics import Conventions
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
-from unmissed.runs.evaluate import Measuring, evaluate_ranking
+from unmissed.runs.measurement import Measuring, evaluate_ranking
 from unmissed.runs.scores import Wanted, read_ranking
 
 NAMES = [f"label {number}" for number in range(9)]
@@ -189,7 +189,7 @@ def test_scores_are_evaluated_and_compared_like_a_ranking_whatever_their_form(se
     assert all(each == figures[0] for each in figures)
 
 
-def test_filtered_pairs_are_made_up_for_by_deeper_places_of_the_scores(sets):
+def test_filtered_pairs_are_replaced_by_lower_ranked_labels(sets):
     folder, train, _ = sets
     scores = score_matrix()
     best = Ranking.from_scores(scores, 2).labels
@@ -220,11 +220,13 @@ def test_a_table_of_propensities_needs_no_training_set_and_is_named(sets):
     p = np.linspace(0.2, 1, 9)
     np.savetxt(folder / "p.txt", p)
     table = Measuring((1, 3), FromTable(folder / "p.txt"), n_resamples=0)
-    alone = evaluate_ranking(ranking, train, None, table)
-    beside = evaluate_ranking(ranking, train, train, table)
-    assert alone["figures"] == beside["figures"]
-    assert (alone["train"], alone["deciles"], alone["unseen"]) == (None, [], None)
-    assert alone["inverse_propensities_from"] == beside["inverse_propensities_from"] == f"table {folder / 'p.txt'}"
+    without = evaluate_ranking(ranking, train, None, table)
+    with_train = evaluate_ranking(ranking, train, train, table)
+    assert without["figures"] == with_train["figures"]
+    assert (without["train"], without["deciles"], without["unseen"]) == (None, [], None)
+    assert (
+        without["inverse_propensities_from"] == with_train["inverse_propensities_from"] == f"table {folder / 'p.txt'}"
+    )
     assert evaluate_ranking(ranking, train, None, Measuring((1,), FromTable(p), n_resamples=0))
     constant = evaluate_ranking(ranking, train, None, Measuring((1, 3), Constant(0.5), n_resamples=0))
     assert constant["inverse_propensities_from"] == "constant"

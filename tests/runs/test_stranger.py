@@ -18,17 +18,17 @@ DATA, ROWS = small_corpus(n_labels=9, n_train=60)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole") / "run"
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
     train("pw-dismec", DATA, folder, {**PARAMS, "block_size": 4})
     return folder
 
 
 @pytest.fixture
-def run(whole, tmp_path):
+def run(trained, tmp_path):
     from shutil import copytree
 
-    return copytree(whole, tmp_path / "run")
+    return copytree(trained, tmp_path / "run")
 
 
 def change(folder, **changes):
@@ -102,7 +102,7 @@ def test_a_manifest_that_no_training_writes_is_refused(run, changes):
         ("tol", "x"),
         ("tol", None),
         ("block_size", 1.5),
-        ("unit_rows", "yes"),
+        ("normalize", "yes"),
         ("weighting", "none of these"),
         ("weighting", 7),
         ("fit_bias", "bound"),
@@ -113,8 +113,8 @@ def test_a_manifest_that_no_training_writes_is_refused(run, changes):
     ],
 )
 def test_a_parameter_that_the_model_cannot_have_is_refused_and_no_file_is_opened(run, name, value):
-    told = recipe(run)
-    change(run, recipe={**told, "params": {**told["params"], name: value}})
+    original = recipe(run)
+    change(run, recipe={**original, "params": {**original["params"], name: value}})
     with pytest.raises(InputError, match="run: "):
         used(run)
 
@@ -154,18 +154,18 @@ def test_a_manifest_without_its_checksum_does_not_verify(run):
         verify(open_run(run))
 
 
-@pytest.mark.parametrize("place", ["pieces", "labels", "features", "labels/00000000", "pieces/labels/00000000"])
-def test_no_link_is_followed_out_of_a_run(run, tmp_path, place):
-    (run / place).rename(tmp_path / "outside")
-    (run / place).symlink_to(tmp_path / "outside")
+@pytest.mark.parametrize("position", ["pieces", "labels", "features", "labels/00000000", "pieces/labels/00000000"])
+def test_no_link_is_followed_out_of_a_run(run, tmp_path, position):
+    (run / position).rename(tmp_path / "outside")
+    (run / position).symlink_to(tmp_path / "outside")
     with pytest.raises(InputError, match="symbolic link"):
         used(run)
 
 
-@pytest.mark.parametrize("place", ["pieces", "labels"])
-def test_cleaning_up_follows_no_link(run, tmp_path, place):
-    (run / place).rename(tmp_path / "outside")
-    (run / place).symlink_to(tmp_path / "outside")
+@pytest.mark.parametrize("position", ["pieces", "labels"])
+def test_cleaning_up_follows_no_link(run, tmp_path, position):
+    (run / position).rename(tmp_path / "outside")
+    (run / position).symlink_to(tmp_path / "outside")
     (tmp_path / "outside" / ".mine.part").mkdir()
     (tmp_path / "outside" / ".mine.part" / "precious").touch()
     before = tree_bytes(tmp_path / "outside")
@@ -177,8 +177,8 @@ def test_cleaning_up_follows_no_link(run, tmp_path, place):
 def test_a_link_among_leftovers_is_removed_and_not_followed(run, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "precious").touch()
-    for place in (run, run / "pieces", run / "labels"):
-        (place / ".x.part").symlink_to(tmp_path / "outside")
+    for position in (run, run / "pieces", run / "labels"):
+        (position / ".x.part").symlink_to(tmp_path / "outside")
     with pytest.raises(InputError, match="has all 9 labels"):
         extend(run, DATA)
     assert (tmp_path / "outside" / "precious").exists()

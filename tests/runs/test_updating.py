@@ -14,8 +14,8 @@ from tests.runs.corpora import PARAMS, small_corpus, tree_bytes, write_texts
 from unmissed.data import Dataset, load, write_store
 from unmissed.errors import InputError
 from unmissed.runs import extend, open_run, train, update
-from unmissed.runs.folder import RunFolder
-from unmissed.runs.sources import sources_of
+from unmissed.runs.run_folder import RunFolder
+from unmissed.runs.training_sources import sources_of
 
 TRAIN, TEST = small_corpus(n_labels=12, n_train=80)
 MORE = Dataset(TEST.X, TEST.Y, label_names=[*TEST.label_names[:-1], "a new label"], feature_names=TRAIN.feature_names)
@@ -70,7 +70,7 @@ def test_the_old_run_answers_until_the_new_one_is_complete_and_an_update_goes_on
     assert folders(tmp_path) == [".run.update", "run"]
     found = open_run(tmp_path / "run").rank(TEST.X, 5)
     assert np.array_equal(found.scores, expected.scores)
-    with pytest.raises(InputError, match=r"an update with other rows was begun.*\.run\.update"):
+    with pytest.raises(InputError, match=r"an update with other rows is unfinished.*\.run\.update"):
         update(tmp_path / "run", TEST, old_rows=[TRAIN])
     assert update(tmp_path / "run", MORE, old_rows=[TRAIN]).n_labels == 13
     assert folders(tmp_path) == ["run"]
@@ -127,7 +127,7 @@ def test_nothing_is_put_right_while_another_process_updates(tmp_path):
         assert folders(tmp_path) == [".run.replaced.part"]
 
 
-def test_a_reader_meets_a_whole_run_at_every_moment(tmp_path):
+def test_a_reader_finds_a_complete_run_at_every_moment(tmp_path):
     """In another process an update replaces the run again and again, with and without a swap of names in one step."""
     train("popularity", TRAIN, tmp_path / "run")
     train("popularity", TEST, tmp_path / "other")
@@ -188,8 +188,8 @@ def test_the_command_says_how_many_rows_and_labels(tmp_path, capsys):
     assert "dismec, 4 labels trained" in output
     assert open_run(tmp_path / "run").label_names == ["fish", "food", "law", "mix"]
     output = said(capsys, "update", tmp_path / "run", more)
-    assert "4 labels, all trained before; nothing was left to do" in output
+    assert "4 labels, all trained already" in output
     assert "of them new" not in output
     again = tmp_path / "again.jsonl"
     again.write_text(lines[0] + "\n")
-    assert "old rows came again and gave way" in said(capsys, "update", tmp_path / "run", again)
+    assert "old rows replaced" in said(capsys, "update", tmp_path / "run", again)

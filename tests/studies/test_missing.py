@@ -14,12 +14,12 @@ from unmissed.errors import InputError
 from unmissed.metrics import Difference
 from unmissed.propensity import Constant, Jain
 from unmissed.ranking import Ranking
-from unmissed.studies import missing
+from unmissed.studies import missing_labels
 from unmissed.studies.estimates import measure_estimates, sensitivity
-from unmissed.studies.missing import MEASURES, Settings, advise, beliefs, believe
+from unmissed.studies.missing_labels import MEASURES, MissingLabelSettings, advise, beliefs, believe
 from unmissed.studies.missing_report import study_missing
 
-SMALL = Settings(seeds=1, weightings=("tail",), factors=(2.0,), n_resamples=30)
+SMALL = MissingLabelSettings(seeds=1, weightings=("tail",), factors=(2.0,), n_resamples=30)
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +61,14 @@ def test_psp_is_measured_for_other_constants(case):
 
 def test_beliefs_are_what_their_names_say():
     counts, left = np.array([1, 10, 100]), np.array([0, 4, 80])
-    true = Jain().fit(counts, 1000)
+    true = Jain().estimate(counts, 1000)
     assert beliefs(SMALL) == ["right", "fitted to what is left", "A x 2", "B x 2", "one for all", "shuffled"]
     assert believe("right", SMALL, counts, left, 1000).values == pytest.approx(true)
-    assert believe("A x 2", SMALL, counts, left, 1000).values == pytest.approx(Jain(1.1, 1.5).fit(counts, 1000))
-    assert believe("B x 2", SMALL, counts, left, 1000).values == pytest.approx(Jain(0.55, 3.0).fit(counts, 1000))
-    assert believe("fitted to what is left", SMALL, counts, left, 1000).values == pytest.approx(Jain().fit(left, 1000))
+    assert believe("A x 2", SMALL, counts, left, 1000).values == pytest.approx(Jain(1.1, 1.5).estimate(counts, 1000))
+    assert believe("B x 2", SMALL, counts, left, 1000).values == pytest.approx(Jain(0.55, 3.0).estimate(counts, 1000))
+    assert believe("fitted to what is left", SMALL, counts, left, 1000).values == pytest.approx(
+        Jain().estimate(left, 1000)
+    )
     assert sorted(believe("shuffled", SMALL, counts, left, 1000).values) == pytest.approx(sorted(true))
     one = believe("one for all", SMALL, counts, left, 1000)
     assert isinstance(one, Constant)
@@ -77,12 +79,12 @@ def test_beliefs_are_what_their_names_say():
 def test_intervals_over_seeds_are_students():
     values = [0.010, 0.013, 0.019]
     rows = [Difference(value, value, value, 1.0) for value in values]  # no spread over rows
-    found = missing._over_seeds(rows)
+    found = missing_labels._over_seeds(rows)
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert (found["low"], found["high"]) == pytest.approx(tuple(expected))
     assert found["value"] == pytest.approx(0.014)
-    alone = missing._over_seeds([Difference(0.01, 0.008, 0.012, 1.0)])
-    assert (alone["low"], alone["high"]) == pytest.approx((0.008, 0.012))
+    single = missing_labels._over_seeds([Difference(0.01, 0.008, 0.012, 1.0)])
+    assert (single["low"], single["high"]) == pytest.approx((0.008, 0.012))
 
 
 def test_the_study_writes_its_page_and_trains_nothing_twice(tmp_path, monkeypatch):
@@ -98,13 +100,13 @@ def test_the_study_writes_its_page_and_trains_nothing_twice(tmp_path, monkeypatc
     assert page.count("<svg") == 3
     assert not re.search(r'(?:src|href)="(?!#)', page)
     assert study["advice"][0].split(":")[0] in page
-    monkeypatch.setattr(missing.Cell, "run", None)  # nothing is trained again
+    monkeypatch.setattr(missing_labels.MissingLabelTask, "run", None)  # nothing is trained again
     again, _ = study_missing(*paths, out, SMALL, name="tiny", workers=1)
     assert json.loads(json.dumps(again)) == json.loads((out / "study.json").read_text())
     assert again["training"] == study["training"]
     with pytest.raises(InputError, match="other settings"):
-        study_missing(*paths, out, Settings(seeds=2), name="tiny", workers=1)
-    monkeypatch.setattr(missing, "VERSION", missing.VERSION + 1)
+        study_missing(*paths, out, MissingLabelSettings(seeds=2), name="tiny", workers=1)
+    monkeypatch.setattr(missing_labels, "VERSION", missing_labels.VERSION + 1)
     with pytest.raises(InputError, match="other settings: version"):
         study_missing(*paths, out, SMALL, name="tiny", workers=1)
 
@@ -138,4 +140,4 @@ def test_advice_follows_the_numbers():
 @pytest.mark.parametrize("wrong", [{"seeds": 0}, {"weightings": ()}, {"b": 0.0}])
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(InputError):
-        Settings(**wrong)
+        MissingLabelSettings(**wrong)

@@ -13,9 +13,9 @@ from unmissed.errors import InputError
 from unmissed.execution import OnDisk
 from unmissed.studies import mnist as study_module
 from unmissed.studies.idx import Digits, embedded_digits
-from unmissed.studies.mnist import VARIANTS, Bench, Cell, Settings, run_cell, run_study, summarise
+from unmissed.studies.mnist import VARIANTS, MnistSettings, MnistState, MnistTask, run_cell, run_study, summarize
 
-QUICK = Settings(propensities=(0.3, 1.0), seeds=2, epochs=2, hidden=8, batch=16)
+QUICK = MnistSettings(propensities=(0.3, 1.0), seeds=2, epochs=2, hidden=8, batch=16)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_study_leaves_a_training_a_cell_and_tables_over_them(tmp_path, folder)
 
 
 def test_two_processes_and_a_stop_in_the_middle_change_no_number(tmp_path, folder, monkeypatch):
-    whole = run_study(tmp_path / "whole", QUICK, folder, workers=1)
+    complete = run_study(tmp_path / "whole", QUICK, folder, workers=1)
     real, calls = study_module.run_cell, []
 
     def stop_after_five(*arguments):
@@ -56,7 +56,7 @@ def test_two_processes_and_a_stop_in_the_middle_change_no_number(tmp_path, folde
     assert len(OnDisk(tmp_path / "parts" / "trainings").listed()) == 5
     monkeypatch.undo()
     resumed = run_study(tmp_path / "parts", QUICK, folder, workers=2)
-    assert resumed["summary"] == whole["summary"]
+    assert resumed["summary"] == complete["summary"]
 
 
 def test_a_finished_study_trains_nothing_again(tmp_path, folder, monkeypatch):
@@ -68,7 +68,7 @@ def test_a_finished_study_trains_nothing_again(tmp_path, folder, monkeypatch):
 def test_a_folder_of_other_settings_or_data_is_refused(tmp_path, folder):
     run_study(tmp_path / "out", QUICK, folder, workers=1)
     with pytest.raises(InputError, match="hidden 8"):
-        run_study(tmp_path / "out", Settings((0.3, 1.0), seeds=2, epochs=2, hidden=9, batch=16), folder)
+        run_study(tmp_path / "out", MnistSettings((0.3, 1.0), seeds=2, epochs=2, hidden=9, batch=16), folder)
     with pytest.raises(InputError, match="data_digest"):
         run_study(tmp_path / "out", QUICK, write_mnist(tmp_path / "other", seed=5))
 
@@ -79,22 +79,22 @@ def test_a_folder_of_other_settings_or_data_is_refused(tmp_path, folder):
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(InputError):
-        Settings(**wrong)
+        MnistSettings(**wrong)
 
 
 def test_with_all_labels_kept_the_corrected_losses_train_the_standard_network():
     digits = embedded_digits()
-    quick = Settings(epochs=1, hidden=8)
+    quick = MnistSettings(epochs=1, hidden=8)
     for names in (["bce", "bce-unbiased", "bce-naive"], ["hinge", "hinge-convex", "hinge-unbiased"]):
-        ends = [run_cell(digits, quick, Cell(name, 1.0, 0))["epochs"] for name in names]
+        ends = [run_cell(digits, quick, MnistTask(name, 1.0, 0))["epochs"] for name in names]
         assert ends[0] == ends[1] == ends[2]
 
 
 def test_on_the_small_digits_the_corrections_help_where_labels_are_missing():
     digits = embedded_digits()
-    settings = Settings(epochs=40, hidden=32, batch=16, rate=0.003)
+    settings = MnistSettings(epochs=40, hidden=32, batch=16, rate=0.003)
     accuracy = {
-        name: run_cell(digits, settings, Cell(name, 0.3, 0))["epochs"][-1]["accuracy"]
+        name: run_cell(digits, settings, MnistTask(name, 0.3, 0))["epochs"][-1]["accuracy"]
         for name in ("bce", "bce-unbiased", "hinge", "hinge-convex")
     }
     assert accuracy["bce-unbiased"] > accuracy["bce"] + 0.02
@@ -103,9 +103,9 @@ def test_on_the_small_digits_the_corrections_help_where_labels_are_missing():
 
 def test_the_training_loss_of_the_non_convex_hinge_falls_below_zero_and_its_scores_grow():
     digits = embedded_digits()
-    settings = Settings(epochs=60, hidden=32, batch=16, rate=0.003)
-    loose = run_cell(digits, settings, Cell("hinge-unbiased", 0.3, 0))["epochs"]
-    bounded = run_cell(digits, settings, Cell("hinge-convex", 0.3, 0))["epochs"]
+    settings = MnistSettings(epochs=60, hidden=32, batch=16, rate=0.003)
+    loose = run_cell(digits, settings, MnistTask("hinge-unbiased", 0.3, 0))["epochs"]
+    bounded = run_cell(digits, settings, MnistTask("hinge-convex", 0.3, 0))["epochs"]
     assert loose[-1]["train_loss"] < 0 <= bounded[-1]["train_loss"]
     assert loose[-1]["largest_score"] > 3 * bounded[-1]["largest_score"]
 
@@ -116,7 +116,7 @@ def test_a_training_that_ran_away_is_written_as_null_and_summed_up_as_unknown():
     cells = [
         {"variant": "hinge-unbiased", "propensity": 0.1, "seed": s, "epochs": [e]} for s, e in enumerate([end, calm])
     ]
-    (row,) = summarise(cells)
+    (row,) = summarize(cells)
     assert (row["test_loss_mean"], row["test_loss_min"], row["test_loss_max"]) == (None, 0.2, None)
     assert row["accuracy_mean"] == pytest.approx(0.5)
 
@@ -153,18 +153,18 @@ def test_every_variant_is_trained_with_the_loss_that_its_name_says(name, positiv
 def test_a_score_of_at_least_zero_decides_present(monkeypatch, score, decided):
     digits = embedded_digits()
     monkeypatch.setattr(study_module.Network, "score", lambda self, X: np.full((len(X), 10), score, np.float32))
-    seen = run_cell(digits, Settings(epochs=1, hidden=2), Cell("bce", 1.0, 0))["epochs"][0]
+    seen = run_cell(digits, MnistSettings(epochs=1, hidden=2), MnistTask("bce", 1.0, 0))["epochs"][0]
     assert seen["accuracy"] == pytest.approx(0.1 if decided else 0.9)  # one of ten labels is true
 
 
 def test_trainings_and_what_they_share_can_be_sent():
-    cell, bench = pickle.loads(pickle.dumps((Cell("bce", 0.3, 1), Bench(QUICK))))
+    cell, state = pickle.loads(pickle.dumps((MnistTask("bce", 0.3, 1), MnistState(QUICK))))
     assert (cell.key, cell.size) == ("bce/p0.3000/seed1", 1)
-    digits, settings = bench()
+    digits, settings = state()
     assert settings == QUICK
-    piece = cell.run((digits, Settings(epochs=1, hidden=2)))
+    piece = cell.run((digits, MnistSettings(epochs=1, hidden=2)))
     assert piece.key == cell.key
-    assert len(piece.facts["epochs"]) == 1
+    assert len(piece.metadata["epochs"]) == 1
 
 
 def test_every_variant_is_tested_with_the_plain_loss_of_its_family():
@@ -184,7 +184,7 @@ def test_digits_know_their_contents():
 @pytest.mark.parametrize("content", ["{}", "[]", "7", '{"epochs": []}', '{"variant": "bce", "variant": "bce"}'])
 @pytest.mark.parametrize("file", ["trainings/bce/p*/seed0/manifest.json", "settings.json"])
 def test_a_study_over_damaged_files_is_refused_in_one_line(tmp_path, file, content):
-    settings = Settings((1.0,), seeds=1, epochs=1, hidden=4)
+    settings = MnistSettings((1.0,), seeds=1, epochs=1, hidden=4)
     run_study(tmp_path, settings, workers=1)
     (damaged,) = tmp_path.glob(file)
     damaged.write_text(content)
@@ -194,10 +194,10 @@ def test_a_study_over_damaged_files_is_refused_in_one_line(tmp_path, file, conte
 
 @pytest.mark.parametrize("change", [{"epochs": []}, {"epochs": [{}]}, {"seconds": "1"}, {"seed": 7}, {"epochs": None}])
 def test_a_training_that_holds_something_else_is_refused(tmp_path, change):
-    settings = Settings((1.0,), seeds=1, epochs=1, hidden=4)
+    settings = MnistSettings((1.0,), seeds=1, epochs=1, hidden=4)
     run_study(tmp_path, settings, workers=1)
     (folder,) = tmp_path.glob("trainings/bce/p*/seed0")
     manifest = read_json(folder / "manifest.json")
-    write_manifest(folder, {**manifest, "facts": {**manifest["facts"], **change}})
+    write_manifest(folder, {**manifest, "metadata": {**manifest["metadata"], **change}})
     with pytest.raises(InputError, match="seed0: damaged; remove it"):
         run_study(tmp_path, settings, workers=1)

@@ -1,4 +1,4 @@
-"""The network of the study: its gradient and its optimiser."""
+"""The network of the study: its gradient and its optimizer."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ def test_the_gradient_is_the_derivative_of_the_mean_loss():
     network.descend(X, present, loss)
     gradient = network.gradient.copy()
     assert np.abs(gradient).max() > 0.01
-    for place in range(network.weights.size):
-        before = network.weights[place]
+    for position in range(network.weights.size):
+        before = network.weights[position]
         ends = []
         for step in (np.float32(1e-2), np.float32(-1e-2)):
-            network.weights[place] = before + step
+            network.weights[position] = before + step
             ends.append(loss.total(network.score(X).astype(np.float64), present, "mean"))
-        network.weights[place] = before
-        assert gradient[place] == pytest.approx((ends[0] - ends[1]) / 2e-2, abs=5e-3)
+        network.weights[position] = before
+        assert gradient[position] == pytest.approx((ends[0] - ends[1]) / 2e-2, abs=5e-3)
 
 
 def test_the_returned_loss_is_the_mean_over_rows_and_labels():

@@ -8,9 +8,9 @@ from tests.reports.results import make_results
 from unmissed.errors import InputError
 from unmissed.reports.compare_figures import TITLES
 from unmissed.reports.compare_tables import all_tables
-from unmissed.reports.paper import entries_of, joined_main, summary, write_contents
+from unmissed.reports.paper_page import entries_of, joined_main, summary, write_contents
 from unmissed.studies import paper
-from unmissed.studies.mnist import Settings
+from unmissed.studies.mnist import MnistSettings
 from unmissed.studies.paper import study_paper
 
 
@@ -48,7 +48,7 @@ def test_links_lead_to_anchors_of_the_pages(tmp_path):
     links = re.findall(r'href="a/index.html#([^"]+)"', page)
     assert len(links) == 4
     assert set(links) <= anchors
-    assert "not made here" in page
+    assert "not reproduced" in page
 
 
 def test_every_data_set_of_the_folder_is_compared(tmp_path, monkeypatch):
@@ -56,17 +56,17 @@ def test_every_data_set_of_the_folder_is_compared(tmp_path, monkeypatch):
         (tmp_path / "data" / name).mkdir(parents=True)
         for part in ("train", "test"):
             (tmp_path / "data" / name / f"{part}.txt").touch()
-    asked = []
+    calls = []
 
     def pretend(train, test, out, how, *, text, stage):
-        asked.append((train.parent.name, how.name, text))
+        calls.append((train.parent.name, how.name, text))
         return make_results()
 
     monkeypatch.setattr(paper, "compare", pretend)
     monkeypatch.setattr(paper, "write_report", lambda *_: [])
     monkeypatch.setattr(paper, "study_losses", lambda out, propensity: [out / "losses.png"])
     results, pages = study_paper(tmp_path / "data", tmp_path / "out", parts=("losses", "compare"))
-    assert asked == [("one", "one", None), ("two", "two", None)]
+    assert calls == [("one", "one", None), ("two", "two", None)]
     assert list(results) == ["one", "two"]
     assert [page.relative_to(tmp_path / "out").as_posix() for page in pages] == [
         "index.html",
@@ -78,4 +78,4 @@ def test_every_data_set_of_the_folder_is_compared(tmp_path, monkeypatch):
 
 def test_an_unknown_part_is_refused(tmp_path):
     with pytest.raises(InputError, match="unknown part 'figures'"):
-        study_paper(tmp_path, tmp_path / "out", parts=("figures",), digits=Settings())
+        study_paper(tmp_path, tmp_path / "out", parts=("figures",), digits=MnistSettings())

@@ -1,4 +1,4 @@
-"""The root of the command line: the list of verbs, and what happens when one fails."""
+"""The root command: it registers the commands and turns errors into messages and exit codes."""
 
 import errno
 import io
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from unmissed import __version__
+from unmissed._version import __version__
 from unmissed.cli import (
     compare,
     compile,
@@ -30,20 +30,20 @@ from unmissed.errors import UnmissedError
 from unmissed.writing import FULL
 
 
-class Verbs(TyperGroup):
-    """The verbs in the order in which people need them."""
+class OrderedCommands(TyperGroup):
+    """The commands in order of use."""
 
     order = ("data", "train", "predict", "evaluate", "inspect", "tune", "compare", "extend", "update", "plan")
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Give the names of all verbs, those without a place in the order last."""
+        """Return the names of all commands; those that are not in `order` come last."""
         listed: list[str] = super().list_commands(ctx)
         return sorted(listed, key=lambda name: self.order.index(name) if name in self.order else len(self.order))
 
 
 app = typer.Typer(
     name="unmissed",
-    cls=Verbs,
+    cls=OrderedCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -51,7 +51,7 @@ app = typer.Typer(
 )
 
 
-_USAGE_ERROR: Any = typer.BadParameter.__base__  # click's, or that of the click that newer releases of typer carry
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, or of the copy of click inside newer releases of typer
 _STOPPED = 130
 _CAUSES = {
     errno.ENOSPC: "the disk is full",
@@ -61,8 +61,8 @@ _CAUSES = {
     errno.EPERM: "permission denied",
     errno.EROFS: "the file system is read-only",
     errno.ENOENT: "no such file or folder",
-    errno.EISDIR: "is a folder, a file was expected",
-    errno.ENOTDIR: "is a file, a folder was expected",
+    errno.EISDIR: "is a folder; a file was expected",
+    errno.ENOTDIR: "is a file; a folder was expected",
     errno.ENAMETOOLONG: "the name is too long",
 }
 
@@ -76,14 +76,14 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback after an error.")] = False,
 ) -> None:
-    """Tag things with the few right labels out of thousands, learning from data whose labels are incomplete."""
+    """Extreme multi-label classification with missing labels: train, predict, evaluate and compare methods."""
 
 
-for verb in (
+for command in (
     predict.predict,
     evaluate.evaluate,
     inspect.inspect,
@@ -94,57 +94,59 @@ for verb in (
     plan.plan,
     demo.demo,
 ):
-    app.command()(verb)
+    app.command()(command)
 app.command("compile")(compile.compile_everything)
 for name, group in (("data", data.app), ("train", train.app), ("study", study.app)):
     app.add_typer(group, name=name)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Run a verb; bad input ends as one line on standard error and exit code 2, with `--debug` as a traceback."""
+    """Run a command. Bad input gives one line on standard error and exit code 2, with `--debug` a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
         code = app(args=words, prog_name="unmissed", standalone_mode=False) or 0
         sys.stdout.flush()
-        if code == _STOPPED:  # so newer releases of typer tell of Ctrl-C; older ones abort
+        if code == _STOPPED:  # Ctrl-C in newer releases of typer; older ones raise Abort
             raise KeyboardInterrupt
         sys.exit(code)
     except _USAGE_ERROR as error:
-        said = io.StringIO()
-        error.show(file=said)
-        show.say(said.getvalue().rstrip(), err=True)
+        message = io.StringIO()
+        error.show(file=message)
+        show.say(message.getvalue().rstrip(), err=True)
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         if debug:
             raise
-        show.say(f"unmissed: stopped by the keyboard (Ctrl-C){show.what_is_kept()}", err=True)
+        show.say(f"unmissed: interrupted (Ctrl-C){show.what_is_kept()}", err=True)
         sys.exit(_STOPPED)
-    except BrokenPipeError:  # whoever read the lines, `head` for one, has enough
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         _close_output()
         sys.exit(1)
     except (UnmissedError, OSError, MemoryError) as error:
-        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # every file has a name
+        if (
+            isinstance(error, OSError) and error.errno in FULL and error.filename is None
+        ):  # only standard output has no name
             error.filename = "standard output"
             _close_output()
         if debug:
             raise
-        show.say(f"unmissed: {_in_words(error)}", err=True)
+        show.say(f"unmissed: {_message_of(error)}", err=True)
         sys.exit(2)
 
 
 def _close_output() -> None:
-    """Let what is left of standard output go nowhere, or the interpreter would fail with it in the end."""
+    """Redirect standard output to /dev/null, because the interpreter flushes it at exit and would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _in_words(error: Exception) -> str:
-    """Return one line that says what went wrong."""
-    said = " ".join(str(error).split())
+def _message_of(error: Exception) -> str:
+    """Return a message of one line for an error."""
+    message = " ".join(str(error).split())
     if isinstance(error, MemoryError):
-        return f"not enough memory{': ' + said if said else ''}"
+        return f"not enough memory{': ' + message if message else ''}"
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
         return f"{where}{_CAUSES.get(error.errno or 0, error.strerror)}"
-    return said or type(error).__name__
+    return message or type(error).__name__

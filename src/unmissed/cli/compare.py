@@ -1,4 +1,4 @@
-"""`unmissed compare`: methods side by side on a data set."""
+"""`unmissed compare`: train and evaluate several methods on one data set."""
 
 import re
 from pathlib import Path
@@ -17,68 +17,68 @@ if TYPE_CHECKING:
 
 @with_groups
 def compare(
-    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Rows to train on, in any form that train takes.")],
-    test: Annotated[str, typer.Argument(metavar="TEST", help="Rows to evaluate on.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write into.", file_okay=False)],
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="The training set, in any format that train reads.")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="The test set.")],
+    out: Annotated[Path, typer.Option("--out", help="The output folder.", file_okay=False)],
     reading: ReadingOptions,
     text: TextOptions,
     methods: Annotated[
         list[str] | None,
         typer.Option(
             "--methods",
-            help="Methods, separated by commas, with parameters after a colon (parabel:n_trees=1); all if not given.",
+            help="Methods, separated by commas, with parameters after a colon (parabel:n_trees=1). Default: all.",
             autocompletion=list_methods,
         ),
     ] = None,
     scores: Annotated[
         list[str] | None,
-        typer.Option("--scores", metavar="NAME=FILE", help="Scores of another system on the same rows; repeatable."),
+        typer.Option("--scores", metavar="NAME=FILE", help="Scores of another system on TEST; repeatable."),
     ] = None,
     baseline: Annotated[
-        str, typer.Option(help="The method that others are compared with.", autocompletion=list_methods)
+        str, typer.Option(help="The method that paired differences refer to.", autocompletion=list_methods)
     ] = "dismec",
     propensity: Annotated[
         str | None,
-        typer.Option(help="jain, jain:A,B, constant:P or table:FILE; jain with the usual A and B if not given."),
+        typer.Option(help="jain, jain:A,B, constant:P or table:FILE. Default: jain with the data set's A and B."),
     ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(help="The most time for one method: 90s, 50m, 2h. The others go on.")
-    ] = None,
-    memory_limit: Annotated[str | None, typer.Option(help="The most memory for one method: 800M, 4G.")] = None,
-    name: Annotated[str | None, typer.Option(help="The name of the data set; by default that of its folder.")] = None,
+    time_limit: Annotated[str | None, typer.Option(help="Time limit per method: 90s, 50m, 2h.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Memory limit per method: 800M, 4G.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the data set. Default: its folder's name.")] = None,
     unseen_labels: Annotated[
-        Policy, typer.Option(help="True labels without a training row: they count as evaluate has it, or do not.")
+        Policy, typer.Option(help="True labels without a training positive: keep or drop them, as in evaluate.")
     ] = Policy.KEEP,
     only: Annotated[
         bool,
-        typer.Option("--only", help="Leave methods of earlier comparisons in the folder out of the page."),
+        typer.Option("--only", help="Omit methods of earlier comparisons in the folder from the page."),
     ] = False,
-    bootstrap: Annotated[int, typer.Option(help="Resamples for intervals.", min=1)] = 1000,
-    seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Threads per method; all cores if not given.")] = None,
+    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples.", min=1)] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.", min=0)] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Threads per method. Default: all cores.")] = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Train and evaluate every method on one data set, each in a process of its own, and write a page of results.
+    """Train and evaluate several methods on one data set and write an HTML page with the results.
 
-    The folder gets results.json, index.html with tables and figures, tables/ (Markdown, LaTeX), figures/ (PNG, SVG),
-    the runs and rankings of all methods. Started again, the same command trains only what is not finished. Methods of
-    earlier comparisons in the folder stay in the page, unless they were trained with other settings (--only leaves them
-    out). A method that reaches a limit is named in the table; with a larger limit it goes on.
+    Each method runs in its own process. The output folder gets index.html with tables and figures, results.json,
+    tables/ (Markdown, LaTeX), figures/ (PNG, SVG), and the runs and rankings of all methods.
 
-    A data set of the paper is recognised by its name or its sizes: the printed figures then stand beside ours.
+    The same command resumes an interrupted comparison. Methods of earlier comparisons in the folder stay in the page
+    unless they were trained with other settings; --only omits them. A method that reaches a limit is reported in the
+    table; a higher limit resumes it.
+
+    Data sets of the paper are recognized by name or size; the page then also has the published figures.
 
     Example: unmissed compare train.txt.gz test.txt.gz --out side-by-side
 
     Example: unmissed compare train.jsonl.xz test.jsonl.xz --out few --methods dismec,pw-dismec,parabel --time-limit 2h
     """
     from unmissed.propensity import parse
-    from unmissed.runs.compare import Comparison
-    from unmissed.runs.compare import compare as compare_methods
-    from unmissed.runs.contenders import read_contenders
+    from unmissed.runs.compare.comparison import Comparison
+    from unmissed.runs.compare.comparison import compare as compare_methods
+    from unmissed.runs.compare.method_specs import read_method_specs
 
     features = text.features(train, reading.columns)
     comparison = Comparison(
-        read_contenders(methods or ()),
+        read_method_specs(methods or ()),
         dict(_pair(word) for word in scores or ()),
         baseline=baseline,
         propensity=None if propensity is None else parse(propensity),
@@ -90,7 +90,7 @@ def compare(
         unseen_labels=unseen_labels.value,
         only=only,
     )
-    from unmissed.reports.compare import earlier_lines, figures_table, settings_lines, write_report
+    from unmissed.reports.comparison_page import earlier_lines, figures_table, settings_lines, write_report
 
     with show.stoppable(lambda: _kept(out)):
         results = compare_methods(
@@ -110,32 +110,32 @@ def compare(
     show.print_table(*figures_table(results))
     for one in results["methods"]:
         if one["state"] != "finished":
-            show.say(f"{one['title']}: {one['state']}: {one['reason']}", err=True)
+            show.say(f"{one['title']} {one['state']}: {one['reason']}", err=True)
     for line in [*settings_lines(results), *earlier_lines(results)]:
         show.say(line)
-    show.say(f"The page with all tables and figures: {out / 'index.html'}")
+    show.say(f"Report: {out / 'index.html'}")
 
 
 def _kept(out: Path) -> str:
-    """Say what a stopped comparison leaves, and how it goes on."""
-    from unmissed.runs.bouts import n_ranked
+    """Return what an interrupted comparison keeps and how to resume it."""
+    from unmissed.runs.compare.trials import n_ranked
 
     if not (out / "data" / "train").is_dir():
         return show.AGAIN
     n_methods = n_ranked(out / "methods")
     methods = f"{n_methods} finished method{'' if n_methods == 1 else 's'}"
-    return f"{out} keeps the data, {methods} and what the others have begun; the same command goes on where it stopped"
+    return f"{out} keeps the data, {methods} and partial results of the others; the same command resumes"
 
 
 def _pair(word: str) -> tuple[str, str]:
     name, equals, path = word.partition("=")
     if not (name and equals and path):
-        raise InputError(f"--scores is NAME=FILE, such as SLEEC=sleec.npz; got {word!r}")
+        raise InputError(f"--scores must be NAME=FILE, such as SLEEC=sleec.npz; got {word!r}")
     return name, path
 
 
 def read_limits(time: str | None, memory: str | None) -> "Limits":
-    """Read --time-limit and --memory-limit."""
+    """Parse --time-limit and --memory-limit."""
     from unmissed.execution import Limits
 
     return Limits(
@@ -144,8 +144,8 @@ def read_limits(time: str | None, memory: str | None) -> "Limits":
 
 
 def parse_memory(word: str) -> int:
-    """Return the bytes of an amount such as 800M or 4G; a bare number is bytes."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kKMGT]?)(?:i?B)?", word)
-    if found is None or not float(found[1]):
-        raise InputError(f"--memory-limit is an amount such as 800M or 4G; got {word!r}")
-    return int(float(found[1]) * 1024 ** " kMGT".index(found[2].replace("K", "k") or " "))
+    """Return the bytes of an amount such as 800M or 4G; a number without a unit is in bytes."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kKMGT]?)(?:i?B)?", word)
+    if match is None or not float(match[1]):
+        raise InputError(f"--memory-limit must be an amount such as 800M or 4G; got {word!r}")
+    return int(float(match[1]) * 1024 ** " kMGT".index(match[2].replace("K", "k") or " "))

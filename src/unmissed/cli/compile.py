@@ -1,15 +1,15 @@
-"""`unmissed compile`: every kernel, ahead of time."""
+"""`unmissed compile`: compile all kernels ahead of time."""
 
 from unmissed.cli import show
 
 
 def compile_everything(json: show.JsonOption = False) -> None:
-    """Compile all kernels into the cache now, so that no later command has to: for the image of a container.
+    """Compile all kernels into the cache ahead of time, for example in a container image.
 
-    Kernels are compiled when they are first used, which takes seconds, and kept in UNMISSED_CACHE_DIR or the user's
-    cache folder. This trains, ranks and evaluates tiny problems with every method. What is in the cache already is not
-    compiled again. The cache may be read-only afterwards; it serves the same versions of this program and of Numba, on
-    the same kind of processor.
+    Without this command, each kernel is compiled at its first use, which takes seconds. The cache is
+    UNMISSED_CACHE_DIR, or else the user's cache folder. This command trains, ranks and evaluates tiny problems with
+    every method. Cached kernels are not compiled again. The cache can be read-only afterwards. It is valid for the same
+    versions of unmissed and Numba on the same CPU type.
 
     Example: UNMISSED_CACHE_DIR=/opt/unmissed unmissed compile
     """
@@ -21,5 +21,5 @@ def compile_everything(json: show.JsonOption = False) -> None:
         folder = None if done.folder is None else str(done.folder)
         show.print_json({"compiled": done.compiled, "seconds": round(done.seconds, 1), "cache": folder})
         return
-    kept = f"kept in {done.folder}" if done.folder else "kept nowhere; set UNMISSED_CACHE_DIR"
-    show.say(f"{done.compiled} compilations in {done.seconds:.0f} s; {kept}")
+    kept = f"cached in {done.folder}" if done.folder else "not cached; set UNMISSED_CACHE_DIR"
+    show.say(f"{done.compiled} kernels compiled in {done.seconds:.0f} s; {kept}")

@@ -1,4 +1,4 @@
-"""`unmissed data`: look at data sets, convert them, verify them, make one up."""
+"""`unmissed data`: statistics, conversion and verification of data sets, and synthetic data."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,16 +7,19 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
+from unmissed.cli.terminal_text import escape_control
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from unmissed.data.documents import Reading
+    from unmissed.data.documents import DocumentReader
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
 
 FORMS = ".jsonl, .csv, .tsv, .parquet, a folder of texts, .txt (XMC), a store, X.npz,Y.npz"
 
-app = typer.Typer(no_args_is_help=True, help="Look at data sets, convert them, verify them, make one up.")
+app = typer.Typer(
+    no_args_is_help=True, help="Show statistics of data sets, convert and verify them, generate synthetic ones."
+)
 
 
 @app.command()
@@ -28,25 +31,25 @@ def stats(
     ],
     reading: ReadingOptions,
     text: TextOptions,
-    test: Annotated[list[str] | None, typer.Option(help="A test set; may be given more than once.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw the label frequencies to this .png, .pdf or .svg.")] = None,
-    labels_only: Annotated[bool, typer.Option("--labels-only", help="Do not count the terms of texts.")] = False,
+    test: Annotated[list[str] | None, typer.Option(help="A test set; repeatable.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Plot the label frequencies to this .png, .pdf or .svg.")] = None,
+    labels_only: Annotated[bool, typer.Option("--labels-only", help="Do not count the features of texts.")] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Print sizes, points per label, labels per point and the power law of labels.
+    """Print the size, points per label, labels per point and power law of a data set.
 
     APpL is the average number of points per label (of the labels that occur),
     ALpP the average number of labels per point, both of the training set. The
-    exponent b of the power law n_r ~ r^-b, where n_r rows have the label of rank
-    r, is the slope of a line through ln n_r over ln r, fitted by least squares.
-    Rank r weighs 1/r, so that head and tail count alike.
+    power law is n_r ~ r^-b, where n_r rows have the label of rank r. The exponent b
+    is fitted by weighted least squares of ln n_r on ln r, with weight 1/r, so that
+    head and tail contribute equally.
 
     Example: unmissed data stats train.txt.gz --test test.txt.gz
     """
     from unmissed.data.survey import survey
 
     with show.progress_bar("reading") as progress:
-        found = survey(
+        surveyed = survey(
             data,
             test or [],
             text=text.features(data, reading.columns),
@@ -54,38 +57,40 @@ def stats(
             progress=progress,
             **reading.words(),
         )
-    for line in found.warnings:
+    for line in surveyed.warnings:
         show.warn(line)
     if figure is not None:
         from unmissed.reports.data_figures import draw_label_frequencies
 
-        draw_label_frequencies(found.label_counts, found.train.power_law, figure, title=show.plain(_short(data)))
+        title = escape_control(_short(data))
+        draw_label_frequencies(surveyed.label_counts, surveyed.train.power_law, figure, title=title)
     if json:
-        show.print_json(_as_json(data, test or [], found))
+        show.print_json(_as_json(data, test or [], surveyed))
     else:
-        _print_stats(data, test or [], found)
+        _print_stats(data, test or [], surveyed)
 
 
 @app.command()
 @with_groups
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="What to read: any form that `data stats` reads.")],
+    source: Annotated[str, typer.Argument(metavar="SRC", help="The data set: any format that `data stats` reads.")],
     target: Annotated[
-        str, typer.Argument(metavar="DST", help="What to write: a folder, .txt or .jsonl[.gz|.xz], X.npz,Y.npz.")
+        str, typer.Argument(metavar="DST", help="The output: a folder (store), .txt or .jsonl[.gz|.xz], X.npz,Y.npz.")
     ],
     reading: ReadingOptions,
     text: TextOptions,
-    like: Annotated[str | None, typer.Option(help="The training set, to give a test set its columns.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes, for text into a store. No effect on the result.", min=1)] = 1,
+    like: Annotated[
+        str | None, typer.Option(help="The training set whose features and labels a test set shall have.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes, for text into a store; no effect on the result.", min=1)] = 1,
     json: show.JsonOption = False,
 ) -> None:
-    """Convert a data set into another form; texts become TF-IDF features.
+    """Convert a data set into another format; texts become TF-IDF features.
 
-    A target without suffix becomes a store: a folder that opens at once, without
-    reading, and remembers how its features were made from text. Name it with --like
-    to give a test set the same features and labels. For a store, texts are read twice,
-    in blocks, and never held in memory at once, so there may be any number of them.
-    A .jsonl target keeps texts, labels and ids as they are.
+    DST without a suffix is a store: a memory-mapped folder with the data and the
+    vectorizer of its texts. With --like, a test set gets the features and labels of a
+    training set. Texts are converted into a store in two passes over blocks, so the
+    data set can be larger than memory. A .jsonl file keeps texts, labels and ids.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
 
@@ -94,14 +99,15 @@ def convert(
     Example: unmissed data convert posts.csv posts.jsonl --text-column body --labels-column tags
     """
     from unmissed.data import load, open_store, save
-    from unmissed.data.documents import Reading
     from unmissed.data.large_text import convert_text
-    from unmissed.data.sources import holds_text, target_form
+    from unmissed.data.sources import holds_text, target_format
 
-    form = target_form(target)  # before the reading, which may take long
+    form = target_format(target)  # before the reading, which may take long
     if Path(target).exists() and Path(source).exists() and Path(target).samefile(source):
-        raise InputError(f"{target}: exists already, it is the source; choose another name")
-    how = Reading(reading.columns, not reading.no_header)
+        raise InputError(f"{target}: exists already and is the source; choose another name")
+    from unmissed.data.documents import DocumentReader
+
+    how = DocumentReader(reading.columns, not reading.no_header)
     if form == "json":
         text.refuse(f"{target}: JSON lines keep texts as they are")
         if like is not None:
@@ -122,7 +128,7 @@ def convert(
         if form != "store" or not holds_text(source):
             with show.progress_bar("writing") as progress:
                 save(dataset, target, progress=progress)
-    facts = {
+    metadata = {
         "path": target,
         "n_samples": dataset.n_samples,
         "n_features": dataset.n_features,
@@ -131,9 +137,11 @@ def convert(
         "digest": dataset.digest,
     }
     if json:
-        show.print_json(facts)
+        show.print_json(metadata)
         return
-    unknown = f"; {dataset.n_unknown_labels:,} marks of unknown labels left out" if dataset.n_unknown_labels else ""
+    unknown = (
+        f"; {dataset.n_unknown_labels:,} assignments of unknown labels dropped" if dataset.n_unknown_labels else ""
+    )
     show.say(
         f"{target}: {dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels{unknown}"
     )
@@ -141,26 +149,26 @@ def convert(
 
 @app.command()
 def make(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The new folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The output folder.")],
     train: Annotated[int, typer.Option(help="Training rows.", min=1)] = 10_000,
     test: Annotated[int, typer.Option(help="Test rows.", min=0)] = 2_500,
     labels: Annotated[int, typer.Option(help="Labels.", min=1)] = 500,
     features: Annotated[int, typer.Option(help="Words in the vocabulary.", min=1)] = 5_000,
-    labels_per_row: Annotated[float, typer.Option(help="Labels drawn per row, on average.", min=1)] = 3.0,
+    labels_per_row: Annotated[float, typer.Option(help="Mean number of labels drawn per row.", min=1)] = 3.0,
     exponent: Annotated[float, typer.Option(help="Exponent of the power law of label frequencies.", min=0)] = 1.0,
     propensity: Annotated[
-        str, typer.Option(help="How likely labels are kept: jain, jain:A,B, constant:P, table:FILE.")
+        str, typer.Option(help="Propensity model of the observed labels: jain, jain:A,B, constant:P, table:FILE.")
     ] = "jain",
-    seed: Annotated[int, typer.Option(help="The seed of the corpus.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Make up a long-tailed corpus and drop some of its labels at random.
+    """Generate a synthetic long-tailed corpus with missing labels.
 
-    The folder gets train and test as annotators would have left them, with label
-    l kept with probability p_l; train-complete and test-complete with all true
-    labels; and propensities.txt with p of each label, as --propensity table:FILE
-    takes it. p is computed from the complete training labels.
+    The folder gets train and test with observed labels, where label l is observed with
+    probability p_l; train-complete and test-complete with all true labels; and
+    propensities.txt with p of each label, for --propensity table:FILE. p is computed
+    from the complete training labels.
 
     Example: unmissed data make corpus --labels 1000 --propensity jain:0.55,1.5
     """
@@ -170,16 +178,16 @@ def make(
 
     from unmissed.data import make_corpus, write_store, write_xmc
     from unmissed.propensity import drop_labels, parse
-    from unmissed.writing import written_aside
+    from unmissed.writing import atomic_folder
 
     if folder.exists() and not (folder / "propensities.txt").is_file():
         raise InputError(f"{folder}: exists already; remove it or choose another name")
     model = parse(propensity)
     rng = np.random.default_rng(seed)
     corpus = make_corpus(train, test, labels, features, labels_per_row=labels_per_row, exponent=exponent, rng=rng)
-    p = model.fit(corpus.train.label_counts, train)
+    p = model.estimate(corpus.train.label_counts, train)
     kept = {}
-    with written_aside(folder, keep_same=True) as aside:
+    with atomic_folder(folder, keep_same=True) as aside:
         for name, complete in (("train", corpus.train), ("test", corpus.test)):
             observed = replace(complete, Y=drop_labels(complete.Y, p, rng))
             kept[name] = observed.Y.nnz / max(complete.Y.nnz, 1)
@@ -193,7 +201,8 @@ def make(
         show.print_json({"path": str(folder), "train": train, "test": test, "labels": labels, "kept": kept})
         return
     show.say(
-        f"{folder}: {train:,} training and {test:,} test rows, {labels:,} labels; {kept['train']:.0%} of labels kept"
+        f"{folder}: {train:,} training and {test:,} test rows, {labels:,} labels; "
+        f"{kept['train']:.0%} of the training labels observed"
     )
 
 
@@ -202,7 +211,7 @@ def verify(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of a data set that `data convert` made.")],
     json: show.JsonOption = False,
 ) -> None:
-    """Compare every file of a store with its checksum, its manifest included, and every index with the sizes.
+    """Check the files of a store against their checksums, and the indices against the sizes.
 
     Example: unmissed data verify train
     """
@@ -218,12 +227,12 @@ def verify(
     )
 
 
-def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) -> None:
-    """Write documents as JSON lines."""
-    from unmissed.data.forms import holds_text
+def _convert_to_lines(source: str, target: str, reading: "DocumentReader", json: bool) -> None:
+    """Write the documents of a data set as JSON lines."""
+    from unmissed.data.formats import holds_text
 
     if not holds_text(source):
-        raise InputError(f"{source}: holds features, whose texts are not known; JSON lines are written from texts")
+        raise InputError(f"{source}: has features and no texts; only data sets with texts become JSON lines")
     with show.stoppable(lambda: show.not_written(target)), show.progress_bar("writing") as progress:
         n_samples, n_labels = reading.write_lines(source, target, progress)
     if json:
@@ -233,7 +242,7 @@ def _convert_to_lines(source: str, target: str, reading: "Reading", json: bool) 
 
 
 def _short(path: str) -> str:
-    """Return the last two parts of a path, enough to know a file by."""
+    """Return the last two components of a path."""
     return "/".join(Path(path).parts[-2:])
 
 
@@ -269,17 +278,17 @@ def _print_stats(data: str, tests: list[str], found: "Survey") -> None:
     if found.tests:
         rows = [("training", train), *((_short(p), one) for p, one in zip(tests, found.tests, strict=True))]
         show.print_table(
-            "by file",
-            ["", "Rows", "Labels used", "Marks", "APpL", "ALpP", "Rows without labels"],
+            "Statistics by file",
+            ["", "Rows", "Labels used", "Assignments", "APpL", "ALpP", "Rows without labels"],
             [_row(name, one) for name, one in [*rows, ("together", found.together)]],
         )
     if train.power_law is not None:
         law = train.power_law
         show.say(f"power law of label frequencies: exponent {law.exponent:.2f} (R2 {law.r_squared:.2f})")
-    show.say(f"labels without positives in training: {train.n_labels - train.n_used_labels:,}")
-    show.say(f"labels with one positive in training: {train.n_labels_seen_once:,}")
+    show.say(f"labels without training positives: {train.n_labels - train.n_used_labels:,}")
+    show.say(f"labels with one training positive: {train.n_labels_seen_once:,}")
     if found.tests:
-        show.say(f"labels that only the test has: {found.n_new_labels:,}")
+        show.say(f"labels only in the test set: {found.n_new_labels:,}")
     show.say(f"training rows without labels: {train.n_rows_without_labels:,}")
 
 
@@ -288,7 +297,7 @@ def _row(name: str, one: "Statistics") -> list[str]:
         name,
         f"{one.n_samples:,}",
         f"{one.n_used_labels:,}",
-        f"{one.n_marks:,}",
+        f"{one.n_assignments:,}",
         f"{one.points_per_label:.2f}",
         f"{one.labels_per_point:.2f}",
         f"{one.n_rows_without_labels:,}",

@@ -1,4 +1,4 @@
-"""`unmissed demo`: the main job on a corpus whose truth is known."""
+"""`unmissed demo`: weighted and unweighted methods on synthetic data with missing labels."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,21 +9,21 @@ from unmissed.cli import show
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder to write into.", file_okay=False)] = Path("unmissed-demo"),
-    seed: Annotated[int, typer.Option(help="The seed of the corpus.", min=0)] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the corpus: a look, not a measurement.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores if not given.")] = None,
+    out: Annotated[Path, typer.Option(help="The output folder.", file_okay=False)] = Path("unmissed-demo"),
+    seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Use a tenth of the data, for a first look.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Threads. Default: all cores.")] = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Drop labels from a corpus whose truth is known, train on what is left, and see which method finds the truth.
+    """Train on synthetic data with missing labels and evaluate on the observed and on the complete labels.
 
-    Trains DiSMEC and PW-DiSMEC (surrogate and tail), with the most frequent labels as a floor. The table shows
-    results on the observed labels beside those on the complete truth; the page adds figures. Takes less than a minute.
+    Trains DiSMEC and PW-DiSMEC (surrogate and tail), with the most frequent labels as the baseline. Prints a table and
+    writes a page with figures. Takes less than a minute.
 
     Example: unmissed demo --out demo
     """
     from unmissed.reports.demo_page import table_rows
-    from unmissed.studies.demo import QUICK, as_json, run_demo
+    from unmissed.studies.demo_study import QUICK, as_json, run_demo
 
     with show.progress_bar("training labels") as progress:
         results, page = run_demo(out, seed=seed, sizes=QUICK if quick else None, n_jobs=jobs, progress=progress)
@@ -33,9 +33,9 @@ def demo(
     sizes = results.sizes
     title = (
         f"{sizes['n_train']:,} training rows, {sizes['n_labels']:,} labels, "
-        f"{100 * sizes['kept']:.0f} % of the true labels written down; percent, ± half a 95 % interval"
+        f"{100 * sizes['kept']:.0f} % of the true labels observed; percent, ± half of the 95 % interval"
     )
-    show.print_table(title, ["measured on", *results.methods], table_rows(results))
+    show.print_table(title, ["metric (labels)", *results.methods], table_rows(results))
     for sentence in results.verdicts:
         show.say(sentence)
-    show.say(f"The page with figures: {page}")
+    show.say(f"Report: {page}")

@@ -1,4 +1,4 @@
-"""`unmissed evaluate`: how good is a ranking, and how sure is that."""
+"""`unmissed evaluate`: ranking metrics with confidence intervals."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,8 +11,8 @@ from unmissed.cli.options import Policy, ReadingOptions, with_groups
 from unmissed.errors import InputError
 
 
-class Variant(StrEnum):
-    """How PSP and PSnDCG are normalised."""
+class VariantName(StrEnum):
+    """How PSP and PSnDCG are normalized."""
 
     PYXCLIB = "pyxclib"
     DISMECPP = "dismecpp"
@@ -21,22 +21,22 @@ class Variant(StrEnum):
     RAW = "raw"
 
 
-class Sides(StrEnum):
-    """Where filtered pairs are taken out."""
+class Filtered(StrEnum):
+    """Where filtered pairs are removed."""
 
     RANKING = "ranking"
     BOTH = "both"
 
 
 class Averaged(StrEnum):
-    """Which labels a macro average goes over."""
+    """The labels of macro averages."""
 
     TRUE = "true"
     ALL = "all"
 
 
 class MissingRows(StrEnum):
-    """What becomes of rows of the truth that a ranking does not have."""
+    """How rows of the truth that are missing from the ranking are handled."""
 
     REFUSE = "refuse"
     MISS = "miss"
@@ -49,48 +49,56 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="RANKING",
-            help="What `unmissed predict` wrote (.npz, .tsv, .csv, .jsonl), or scores of another system: a matrix "
+            help="A ranking of `unmissed predict` (.npz, .tsv, .csv, .jsonl), or scores of another system: a matrix "
             "(scipy's .npz, .npy) or XMC score text (.txt).",
         ),
     ],
-    truth: Annotated[str, typer.Option(metavar="DATA", help="The data set whose rows were ranked, with its labels.")],
+    truth: Annotated[str, typer.Option(metavar="DATA", help="The data set with the true labels of the ranked rows.")],
     reading: ReadingOptions,
     train: Annotated[
         str | None,
         typer.Option(
             metavar="DATA",
-            help="The training set, or a run: its label counts give propensities. constant:P and table:FILE need none.",
+            help="The training set or a run, whose label counts give the propensities; not needed for constant:P and "
+            "table:FILE.",
         ),
     ] = None,
     propensity: Annotated[str, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
-    against: Annotated[Path | None, typer.Option(help="A second ranking of the same rows, to compare with.")] = None,
-    bootstrap: Annotated[int, typer.Option(help="Resamples for intervals; 0 for none.", min=0)] = 1000,
-    level: Annotated[float, typer.Option(help="The level of intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="The seed of resampling.", min=0)] = 0,
-    variant: Annotated[Variant, typer.Option(help="How PSP and PSnDCG are normalised.")] = Variant.PYXCLIB,
-    rerank: Annotated[bool, typer.Option("--rerank", help="PSP on the PW-DiSMEC authors' re-ranked list.")] = False,
+    against: Annotated[
+        Path | None, typer.Option(help="A second ranking of the same rows, for a paired comparison.")
+    ] = None,
+    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples; 0 for no intervals.", min=0)] = 1000,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.", min=0)] = 0,
+    variant: Annotated[VariantName, typer.Option(help="How PSP and PSnDCG are normalized.")] = VariantName.PYXCLIB,
+    rerank: Annotated[
+        bool, typer.Option("--rerank", help="Compute PSP on the re-ranked list of PW-DiSMEC's authors.")
+    ] = False,
     missing_rows: Annotated[
         MissingRows,
         typer.Option(
-            help="Rows of the truth that RANKING does not have: refuse it, count them as rows without a suggestion "
-            "(miss), or leave them out (skip)."
+            help="Rows of the truth that are not in RANKING: fail (refuse), score them 0 (miss) or ignore them (skip)."
         ),
     ] = MissingRows.REFUSE,
-    empty_rows: Annotated[Policy, typer.Option(help="Rows without a true label.")] = Policy.KEEP,
-    unseen_labels: Annotated[Policy, typer.Option(help="True labels without a training positive.")] = Policy.KEEP,
+    empty_rows: Annotated[Policy, typer.Option(help="Rows without true labels: keep or drop them.")] = Policy.KEEP,
+    unseen_labels: Annotated[
+        Policy, typer.Option(help="True labels without a training positive: keep or drop them.")
+    ] = Policy.KEEP,
     pairs: Annotated[
-        Path | None, typer.Option("--filter", help="A file with a row and a label per line: pairs that do not count.")
+        Path | None, typer.Option("--filter", help="A file with a row and a label per line: pairs to ignore.")
     ] = None,
-    filtered: Annotated[Sides, typer.Option(help="Where --filter takes pairs out.")] = Sides.RANKING,
-    macro: Annotated[Averaged, typer.Option(help="Labels that macro averages go over.")] = Averaged.TRUE,
+    filtered: Annotated[Filtered, typer.Option(help="Where --filter removes pairs.")] = Filtered.RANKING,
+    macro: Annotated[
+        Averaged, typer.Option(help="Macro-average over the labels with a true row, or over all.")
+    ] = Averaged.TRUE,
     json: show.JsonOption = False,
 ) -> None:
     """Print P, nDCG, PSP, PSnDCG, recall, coverage and macro averages of a ranking, with bootstrap intervals.
 
-    Propensities and label-frequency deciles come from the label counts of the training set. The defaults give the
-    figures of pyxclib, `--variant dismecpp --empty-rows drop` those of DiSMEC++, and `--rerank` those that the authors
-    of PW-DiSMEC print. The result names the conventions it follows.
+    Propensities and label-frequency deciles are computed from the label counts of the training set. The defaults give
+    the figures of pyxclib, `--variant dismecpp --empty-rows drop` those of DiSMEC++, and `--rerank` those of the
+    published code of PW-DiSMEC. The output states the conventions.
 
     Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt
 
@@ -100,10 +108,10 @@ def evaluate(
     """
     from unmissed.metrics import Conventions
     from unmissed.propensity import parse
-    from unmissed.runs.evaluate import Measuring, evaluate_ranking
+    from unmissed.runs.measurement import Measuring, evaluate_ranking
 
     if against is not None and not bootstrap:
-        raise InputError("--against compares by resampling; --bootstrap must be above 0")
+        raise InputError("--against needs bootstrap resamples; set --bootstrap above 0")
     conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
     model = parse(propensity)
     measuring = Measuring(_cut_offs(k), model, conventions, pairs, bootstrap, level, seed, missing_rows.value)
@@ -135,4 +143,4 @@ def _cut_offs(words: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in words.split(","))
     except ValueError as error:
-        raise InputError(f"-k {words}: whole numbers separated by commas were expected, such as 1,3,5") from error
+        raise InputError(f"-k must be integers separated by commas, such as 1,3,5; got {words!r}") from error

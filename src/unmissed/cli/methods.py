@@ -1,4 +1,4 @@
-"""`unmissed train METHOD`: one command per method, whose options are the parameters of the method's class."""
+"""`unmissed train METHOD`: one command per method, with the estimator's parameters as options."""
 
 import inspect
 from collections.abc import Callable
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., None]
 
-FLAGS = {"n_jobs": "--jobs", "random_state": "--seed", "unit_rows": "--unit-rows/--raw-rows", "C": "--C"}
-"""Options whose names are not those of their parameters."""
+FLAGS = {"n_jobs": "--jobs", "random_state": "--seed", "C": "--C"}
+"""Options whose names differ from their parameters."""
 
 
-class Methods(TyperGroup):
-    """The methods of the registry as commands, made when they are asked for: listing them imports none of them."""
+class MethodCommands(TyperGroup):
+    """The registered methods as commands, created on demand: listing them imports no estimator."""
 
     handler: Handler
-    """What a command calls: the method, its parameters as a dict, and the words of its own signature."""
+    """The function that a command calls with the method, its parameters as a dict, and the handler's own options."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Give the names of all methods."""
+        """Return the names of all methods."""
         from unmissed.models.registry import known_methods
 
         return list(known_methods())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what stands for a method in the list of methods: its name and one line."""
+        """Return a placeholder command with the method's name and summary, for the list of methods."""
         from unmissed.models.registry import known_methods
 
         method = known_methods().get(cmd_name)
-        return None if method is None else _stand_in(cmd_name, method.summary)
+        return None if method is None else _placeholder(cmd_name, method.summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
-        """Make the command of the method that the first word names; an unknown one is refused with the known ones."""
+        """Return the command of the method named by the first argument; raise InputError if it is unknown."""
         return args[0], make_command(args[0], type(self).handler), args[1:]
 
 
 def make_command(method: str, handler: Handler) -> Any:
-    """Make a command of a handler's own options and the parameters of a method."""
+    """Return a command whose options are the handler's own and the parameters of a method."""
     from unmissed.models.parameters import parameters_of
     from unmissed.models.registry import find_model
 
@@ -56,8 +56,8 @@ def make_command(method: str, handler: Handler) -> Any:
 
     def call(**words: Any) -> None:
         params = {one.name: _value(one, words.pop(one.name)) for one in parameters}
-        given = {name: value for name, value in params.items() if value is not _UNSET}
-        handler(method=method, params=given, **words)
+        explicit = {name: value for name, value in params.items() if value is not _UNSET}
+        handler(method=method, params=explicit, **words)
 
     every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*positional, *options, *optional)]
     call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
@@ -72,12 +72,12 @@ _UNSET = object()
 
 
 def flag_of(name: str) -> str:
-    """Return the option that sets a parameter."""
+    """Return the command-line option of a parameter."""
     return FLAGS.get(name, "--" + name.replace("_", "-")).partition("/")[0]
 
 
 def _option(parameter: "Parameter") -> inspect.Parameter:
-    """Describe a parameter as an option: its type, its default as shown, its help."""
+    """Return a parameter as a command-line option: type, displayed default and help."""
     choices = _choices(parameter.annotation)
     default, shown, metavar = parameter.default, None, None
     annotation: Any = parameter.annotation
@@ -88,7 +88,7 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
         annotation, default, metavar = str, _word(default), "|".join(choices)
     elif annotation is bool and "/" not in names[0]:
         names = [f"{names[0]}/--no-{parameter.name.replace('_', '-')}"]
-    told = (
+    help_text = (
         parameter.help[:1].upper()
         + parameter.help[1:]
         + ("." if parameter.changes_result else "; no effect on the result.")
@@ -96,7 +96,7 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     words = [*choices] if annotation is str else ["jain", "jain:", "constant:", "table:"]
     option = typer.Option(
         *names,
-        help=told,
+        help=help_text,
         metavar=metavar,
         rich_help_panel="Parameters of the method",
         autocompletion=None if metavar is None else lambda: words,
@@ -112,7 +112,7 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
 
 
 def _value(parameter: "Parameter", word: Any) -> Any:
-    """Turn what the command line gave into what the constructor takes."""
+    """Convert an option's value into the value of the constructor's parameter."""
     if parameter.is_propensity:
         from unmissed.propensity import parse
 
@@ -120,13 +120,13 @@ def _value(parameter: "Parameter", word: Any) -> Any:
     choices = _choices(parameter.annotation)
     if choices and parameter.annotation is not bool:
         if word not in choices:
-            raise InputError(f"{flag_of(parameter.name)} is one of {', '.join(choices)}; got {word!r}")
+            raise InputError(f"{flag_of(parameter.name)} must be one of {', '.join(choices)}; got {word!r}")
         return choices[word]
     return word
 
 
 def _choices(annotation: Any) -> dict[str, Any]:
-    """Return the words that a parameter may take where these can be listed, with their values."""
+    """Return the choices of a parameter by their names on the command line; empty if they cannot be enumerated."""
     if annotation is bool:
         return {"true": True, "false": False}
     if get_origin(annotation) is Literal:
@@ -143,15 +143,15 @@ def _word(value: Any) -> str:
 
 
 def _help(method: str, described: str, common: str) -> str:
-    """Join what the class says of itself and what holds for every method."""
+    """Return a command's help: the docstring of the estimator, then the help that all methods share."""
     own = inspect.cleandoc(described).partition("\nParameters\n")[0].strip().replace("[", r"\[")
     text = inspect.cleandoc(common).replace("METHOD", method)
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in f"{own}\n\n{text}".split("\n\n"))
 
 
-def _stand_in(name: str, summary: str) -> Any:
+def _placeholder(name: str, summary: str) -> Any:
     def nothing() -> None:
-        """Never called: the method's own command takes its place."""
+        """Do nothing: `resolve_command` returns the real command."""
 
     nothing.__doc__ = summary[:1].upper() + summary[1:] + "."
     single = typer.Typer(add_completion=False)

@@ -1,7 +1,7 @@
-"""Groups of options that several commands take: how files are read, and how texts become features.
+"""Options that several commands share: file formats, text features and clusters.
 
-A group is a dataclass whose fields are options. A command has a group among its parameters, and `with_groups` gives it
-the options of that group: each is defined once, here.
+A group is a dataclass whose fields are options. A command takes the group as a parameter, and `with_groups` replaces
+that parameter by the group's options.
 """
 
 import inspect
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from unmissed.data import Columns, TextFeatures
     from unmissed.execution import Executor
 
-READING = "How files are read"
-MANY = "Many machines"
-TERMS = "From text to features"
-_FLAGS = {"smooth": "--smooth-idf"}  # options whose names are not those of TextFeatures
+READING = "Input format"
+MANY = "Distributed training"
+TERMS = "Text features"
+_FLAGS = {"smooth": "--smooth-idf"}  # options whose names differ from the parameters of TextFeatures
 
-Jobs = Annotated[int | None, typer.Option(help="Threads; all cores if not given. No effect on the result.")]
+Jobs = Annotated[int | None, typer.Option(help="Threads; no effect on the result. Default: all cores.")]
 
 
 class Policy(StrEnum):
-    """Whether something counts."""
+    """Whether rows or labels are kept in the evaluation."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -36,35 +36,34 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """Where a table or JSON lines keep texts, labels and ids, and what XMC text begins with."""
+    """Columns and encoding of tables and JSON lines, and the variant of XMC text."""
 
     text_column: Annotated[
-        str | None, typer.Option(help="The column with the text; text if not given.", rich_help_panel=READING)
+        str | None, typer.Option(help="The column with the text. Default: text.", rich_help_panel=READING)
     ] = None
     labels_column: Annotated[
-        str | None, typer.Option(help="The column with the labels; labels if not given.", rich_help_panel=READING)
+        str | None, typer.Option(help="The column with the labels. Default: labels.", rich_help_panel=READING)
     ] = None
     separator: Annotated[
         str | None,
-        typer.Option(help="What separates the labels in a cell; a semicolon if not given.", rich_help_panel=READING),
+        typer.Option(help="The separator of the labels in a cell. Default: a semicolon.", rich_help_panel=READING),
     ] = None
     id_column: Annotated[
         str | None,
         typer.Option(
-            help="The column that names rows; id if not given. predict and evaluate know rows by it, training does not "
-            "need it.",
+            help="The column with the row ids. Default: id. predict and evaluate match rows by it; train ignores it.",
             rich_help_panel=READING,
         ),
     ] = None
     encoding: Annotated[
         str | None,
-        typer.Option(help="The encoding of text files, such as cp1252; utf-8 if not given.", rich_help_panel=READING),
+        typer.Option(help="The encoding of text files, such as cp1252. Default: utf-8.", rich_help_panel=READING),
     ] = None
     unicode_normalization: Annotated[
         str | None,
         typer.Option(
             metavar="nfc|nfkc|none",
-            help="The Unicode normal form of texts and label names; nfc if not given. A run remembers that of texts.",
+            help="The Unicode normal form of texts and label names. Default: nfc. A run stores that of its texts.",
             autocompletion=lambda: ["nfc", "nfkc", "none"],
             rich_help_panel=READING,
         ),
@@ -73,17 +72,17 @@ class ReadingOptions:
         bool,
         typer.Option(
             "--no-header",
-            help="XMC text without its first line of sizes, or a table whose columns are called 1, 2, 3.",
+            help="The XMC text has no line of sizes; the table has no header, and its columns are 1, 2, 3.",
             rich_help_panel=READING,
         ),
     ] = False
     one_based: Annotated[
-        bool, typer.Option("--one-based", help="XMC text whose indices begin with 1.", rich_help_panel=READING)
+        bool, typer.Option("--one-based", help="The indices of the XMC text start at 1.", rich_help_panel=READING)
     ] = False
 
     @property
     def columns(self) -> "Columns":
-        """The columns of a table: those that were named, the others by their defaults."""
+        """The columns of a table: the given names, defaults for the others."""
         from unmissed.data import Columns
 
         separator = self.separator
@@ -94,24 +93,25 @@ class ReadingOptions:
         return Columns(**{name: value for name, value in given.items() if value is not None})
 
     def words(self) -> dict[str, Any]:
-        """Return what `load` and its neighbours take: columns, header and one_based."""
+        """Return the keyword arguments of `load`: columns, header and one_based."""
         return {"columns": self.columns, "header": not self.no_header, "one_based": self.one_based}
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """A Dask cluster, and how it is connected to; the options for TLS are those of `dask scheduler`."""
+    """The address of a Dask cluster and its TLS files; the TLS options are those of `dask scheduler`."""
 
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="A Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:N; DATA is a store.", rich_help_panel=MANY
+            help="A Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:N. DATA must be a store.",
+            rich_help_panel=MANY,
         ),
     ] = None
     dashboard: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="With local:N, show Dask's dashboard at this address.", rich_help_panel=MANY
+            metavar="ADDRESS", help="With local:N, serve Dask's dashboard at this address.", rich_help_panel=MANY
         ),
     ] = None
     tls_ca_file: Annotated[
@@ -126,10 +126,10 @@ class ClusterOptions:
 
     @contextmanager
     def executor(self) -> "Iterator[Executor | None]":
-        """Give the executor of the cluster, or None if there is none; it is closed in the end."""
+        """Yield the executor of the cluster, or None without a cluster, and close it."""
         if self.cluster is None:
             if given_words(self):
-                raise InputError(f"{given_words(self)[0]} goes with --cluster")
+                raise InputError(f"{given_words(self)[0]} needs --cluster")
             yield None
             return
         from unmissed.execution import Dask
@@ -142,26 +142,26 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How texts become features."""
+    """Parameters of the TF-IDF features."""
 
     ngrams: Annotated[
         str | None,
         typer.Option(
-            metavar="N|M-N", help="Terms are runs of 1 to N, or M to N, words; 1 if not given.", rich_help_panel=TERMS
+            metavar="N|M-N", help="Use n-grams of 1 to N, or of M to N, words. Default: 1.", rich_help_panel=TERMS
         ),
     ] = None
     min_df: Annotated[
         int | None,
-        typer.Option(help="Leave out terms that occur in fewer documents than this.", min=1, rich_help_panel=TERMS),
+        typer.Option(help="Ignore terms with a lower document frequency.", min=1, rich_help_panel=TERMS),
     ] = None
     max_features: Annotated[
-        int | None, typer.Option(help="Keep this many of the most frequent terms.", min=1, rich_help_panel=TERMS)
+        int | None, typer.Option(help="Keep only this number of the most frequent terms.", min=1, rich_help_panel=TERMS)
     ] = None
     analyzer: Annotated[
         str | None,
         typer.Option(
             metavar="word|char|char_wb",
-            help="What terms are runs of: words, characters, or characters inside words.",
+            help="Use n-grams of words, of characters, or of characters within word boundaries.",
             autocompletion=lambda: ["word", "char", "char_wb"],
             rich_help_panel=TERMS,
         ),
@@ -170,17 +170,19 @@ class TextOptions:
         str | None,
         typer.Option(
             metavar="english|FILE",
-            help="Words to leave out: scikit-learn's English ones, or a file with one per line.",
+            help="Stop words: scikit-learn's English list, or a file with one word per line.",
             rich_help_panel=TERMS,
         ),
     ] = None
     smooth_idf: Annotated[
         bool,
-        typer.Option("--smooth-idf", help="scikit-learn's idf, ln((1+N)/(1+df)) + 1.", rich_help_panel=TERMS),
+        typer.Option(
+            "--smooth-idf", help="Use scikit-learn's smoothed idf, ln((1+N)/(1+df)) + 1.", rich_help_panel=TERMS
+        ),
     ] = False
 
     def given(self) -> dict[str, Any]:
-        """Return the options that were given, as the constructor of text features takes them."""
+        """Return the given options as keyword arguments of `TextFeatures`."""
         given: dict[str, Any] = {
             "ngrams": None if self.ngrams is None else _read_ngrams(self.ngrams),
             "min_df": self.min_df,
@@ -192,17 +194,17 @@ class TextOptions:
         return {name: value for name, value in given.items() if value is not None}
 
     def features(self, data: str, columns: "Columns") -> "TextFeatures | None":
-        """Return how the texts of a data set become features; None where it holds features, which take no option."""
+        """Return the `TextFeatures` of a data set of texts; None for a data set of features, which takes no option."""
         from unmissed.data import TextFeatures
-        from unmissed.data.forms import holds_text
+        from unmissed.data.formats import holds_text
 
         if holds_text(data):
             return TextFeatures(**self.given(), unicode_normalization=columns.unicode_normalization)
-        self.refuse(f"{data}: holds features already")
+        self.refuse(f"{data}: already has features")
         return None
 
     def refuse(self, why: str) -> None:
-        """Refuse options that were given where there is no text to make features from."""
+        """Raise InputError if any option of text features was given."""
         given = self.given()
         if given:
             names = ", ".join(_FLAGS.get(name, "--" + name.replace("_", "-")) for name in given)
@@ -210,14 +212,14 @@ class TextOptions:
 
 
 def list_methods() -> list[str]:
-    """Return the names of all methods, for the shell to complete."""
+    """Return the names of all methods, for shell completion."""
     from unmissed.models.registry import known_methods
 
     return list(known_methods())
 
 
 def given_words(*groups: Any) -> list[str]:
-    """Return the words of the command line that give the same options again."""
+    """Return the options of these groups that differ from their defaults, as command-line arguments."""
     words = []
     for group in groups:
         for one in fields(group):
@@ -229,7 +231,7 @@ def given_words(*groups: Any) -> list[str]:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of each group that stands among its parameters."""
+    """Replace each parameter of a command that is a group by the options of the group."""
     own = inspect.signature(command).parameters
     groups: dict[str, Any] = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
 
@@ -250,7 +252,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 def _read_ngrams(word: str) -> tuple[int, int]:
     shortest, dash, longest = word.partition("-")
     if not shortest.isdecimal() or (dash and not longest.isdecimal()) or len(word) > 9:
-        raise InputError(f"--ngrams is N or M-N, such as 2 or 3-5; got {word!r}")
+        raise InputError(f"--ngrams must be N or M-N, such as 2 or 3-5; got {word!r}")
     return (int(shortest), int(longest)) if dash else (1, int(shortest))
 
 

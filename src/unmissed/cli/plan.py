@@ -1,4 +1,4 @@
-"""`unmissed plan`: what a training will cost, before it is begun."""
+"""`unmissed plan`: estimate the time, memory and disk space of a training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,27 +17,31 @@ if TYPE_CHECKING:
 @with_groups
 def plan(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Rows with labels, as train takes them; or a name of the catalogue.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="The training set, as for train, or the name of a data set in the catalog."
+        ),
     ],
     reading: ReadingOptions,
     text: TextOptions,
     method: Annotated[
         str, typer.Option(help="A method that trains labels one by one.", autocompletion=list_methods)
     ] = "pw-dismec",
-    workers: Annotated[int, typer.Option(help="Workers, or shares that run at once.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Workers, or partitions that run at once.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of each worker.", min=1)] = 1,
     block_size: Annotated[int, typer.Option(help="Labels per task.", min=1)] = 256,
-    sample: Annotated[int, typer.Option(help="How many labels are trained to find out the costs.", min=4)] = 1024,
+    sample: Annotated[int, typer.Option(help="Number of labels to train for the estimate.", min=4)] = 1024,
     values_per_row: Annotated[
-        float | None, typer.Option(help="For a name of the catalogue: features that a row has, on average.", min=1)
+        float | None,
+        typer.Option(help="For a data set of the catalog: mean number of non-zero features per row.", min=1),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed by which labels are sampled.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample of labels.", min=0)] = 0,
     json: show.JsonOption = False,
 ) -> None:
-    """Train some labels on this machine and estimate what all of them will cost: time, memory, disk.
+    """Train a sample of labels on this machine and estimate the time, memory and disk space for all labels.
 
-    For a data set of the catalogue, such as Amazon-670K, a made-up one of the same shape with fewer rows stands in; its
-    figures are rougher. Processor time is that of this machine's cores.
+    For a data set of the catalog, such as Amazon-670K, the sample is trained on smaller synthetic data of the same
+    shape, and the estimate is less accurate. CPU time refers to this machine's cores.
 
     Example: unmissed plan train --workers 64
 
@@ -54,7 +58,7 @@ def plan(
     else:
         entry = find(data)
         if values_per_row is None:
-            raise InputError(f"{entry.name}: how many features a row has on average decides; give --values-per-row")
+            raise InputError(f"{entry.name}: the estimate needs the features per row; set --values-per-row")
         found = plan_entry(model, entry, values_per_row, **common)
     if json:
         show.print_json({"data": data, "method": method, **found.to_json()})
@@ -67,7 +71,7 @@ def _print(data: str, method: str, plan: "Plan") -> None:
     typer.echo(
         f"{data}: {sizes.n_samples:,} rows, {sizes.n_features:,} features, "
         f"{sizes.n_values / sizes.n_samples:.1f} values per row, {sizes.n_labels:,} labels; "
-        f"{method}, {plan.n_sampled:,} labels tried"
+        f"{method}, {plan.n_sampled:,} labels sampled"
     )
     rows = [
         ["core-hours", *_three(plan.core_seconds, 1 / 3600, "{:,.2f}")],
@@ -77,9 +81,9 @@ def _print(data: str, method: str, plan: "Plan") -> None:
         ["seconds before a worker's first task", f"{plan.layout_seconds:,.1f}", ""],
         ["tasks", f"{plan.n_tasks:,}", ""],
     ]
-    show.print_table("", ["", "expected", "between"], rows)
+    show.print_table("Estimated cost", ["", "estimate", "range"], rows)
 
 
 def _three(value: "Estimate", unit: float, form: str) -> list[str]:
     low, middle, high = (form.format(unit * one) for one in value)
-    return [middle, f"{low} and {high}"]
+    return [middle, f"{low} to {high}"]

@@ -1,4 +1,4 @@
-"""`unmissed predict`: the best labels of each row."""
+"""`unmissed predict`: the top-k labels of each row."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,41 +28,43 @@ def predict(
         str | None,
         typer.Argument(
             metavar="[DATA]",
-            help="Rows to rank, labelled or not: any form that train takes; - or a .txt file: one text per line.",
+            help="The rows, labeled or not: any format that train reads; - or a .txt file has one text per line.",
         ),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Rank this one text.")] = None,
-    top: Annotated[int, typer.Option("--top", "-k", help="How many labels to give per row.", min=1)] = 5,
+    text: Annotated[str | None, typer.Option("--text", help="Predict the labels of this text.")] = None,
+    top: Annotated[int, typer.Option("--top", "-k", help="Number of labels per row.", min=1)] = 5,
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Leave out labels with a lower score. Scores are no probabilities (of linear methods, margins): "
-            "choose the threshold on rows with known labels."
+            help="Omit labels with a lower score. Scores are not probabilities (for linear methods they are margins): "
+            "choose the threshold on labeled rows."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="The file to write: .npz, .tsv, .csv or .jsonl; without a suffix, .npz and .tsv."
+            "--out", "-o", help="The output file: .npz, .tsv, .csv or .jsonl; without a suffix, .npz and .tsv."
         ),
     ] = None,
     raw: Annotated[
         bool,
         typer.Option(
             "--raw",
-            help="Write names as they are. By default, names in .csv and .tsv files that a spreadsheet would run as a "
-            "formula begin with an apostrophe.",
+            help="Write names unchanged. By default, names in .csv and .tsv files that a spreadsheet would run as a "
+            "formula get a leading apostrophe.",
         ),
     ] = False,
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Rank labels for each row: .npz for programs (evaluate reads it), tables with names and scores for people.
+    """Predict the top-k labels of each row and print them or write them to a file.
 
-    A run that was trained on text takes text: a table or JSON lines, lines of standard input, or one text (--text).
-    Where rows have an id (the column "id", or --id-column), the output names them by it. Texts and the rows of a store
-    are read in parts: they may be larger than memory. Lines of standard input are ranked as they come, and their table
-    is printed meanwhile. Texts without a known word get no labels; how many there are is said on standard error.
+    .npz files are for `unmissed evaluate`; .tsv, .csv and .jsonl files have label names and scores.
+
+    A run trained on text takes text: a table, JSON lines, lines of standard input, or one text (--text). If rows have
+    an id (the column "id", or --id-column), the output contains it. Texts and stores are read in batches and can be
+    larger than memory; lines of standard input are answered as they arrive. Texts without known words get no labels;
+    their number is printed on standard error.
 
     Example: unmissed predict laws test.jsonl.xz --top 5 --out laws-test
 
@@ -81,7 +83,7 @@ def predict(
     from unmissed.runs.prediction import predict_lines, ranking_files, read_rows, write_ranking
 
     if (data is None) == (text is None):
-        raise InputError("predict takes rows to rank or --text, one of them")
+        raise InputError("predict needs either DATA or --text")
     files = [] if out is None else ranking_files(out)  # before the ranking, which may take long
     opened = open_run(run)
     opened.model.with_jobs(jobs)
@@ -98,17 +100,17 @@ def predict(
             ranking = predict_rows(opened, rows, top, progress=progress)
         else:
             if data is None or out is None:
-                raise InputError("--cluster ranks the rows of a store, DATA, into a file, --out")
+                raise InputError("--cluster needs a store as DATA and an output file, --out")
             ranking = predict_parts(opened, data, top, out, executor=executor, progress=progress)
         ranking = cut(ranking, threshold).of_rows(ids or None)
     if out is not None:
         written = write_ranking(opened, ranking, out, ids=ids or None, raw=raw)
-        size = _Size()
+        size = _RankingSize()
         size.add(ranking)
         if json:
             show.print_json({**size.to_json(), **{one.suffix[1:]: str(one) for one in written}})
         else:
-            size.tell(written)
+            size.report(written)
     elif json:
         show.print_json(list(row_entries(opened, ranking, ids or None)))
     else:
@@ -118,11 +120,11 @@ def predict(
 
 
 def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw: bool) -> None:
-    """Print or write what was ranked batch by batch; what is printed appears before all is read."""
+    """Print or write rankings batch by batch; printed batches appear before all input is read."""
     from unmissed.runs.answers import table_lines
     from unmissed.runs.prediction import write_ranking
 
-    size = _Size()
+    size = _RankingSize()
 
     def counted() -> "Iterator[Ranking]":
         for part in parts:
@@ -133,12 +135,12 @@ def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw:
         for line in table_lines(run, counted()):
             show.say(line)
     else:
-        size.tell(write_ranking(run, counted(), out, raw=raw))
+        size.report(write_ranking(run, counted(), out, raw=raw))
     _note_unknown(size.n_no_known_words, size.n_samples)
 
 
 def _note_unknown(n_without: int, n_samples: int) -> None:
-    """Say on standard error how many texts have no known word."""
+    """Print the number of texts without known words on standard error."""
     from unmissed.runs.answers import known_words_note
 
     note = known_words_note(n_without, n_samples)
@@ -147,15 +149,15 @@ def _note_unknown(n_without: int, n_samples: int) -> None:
 
 
 def _kept(files: "list[Path]", in_parts: bool) -> str:
-    """Say what a stopped prediction leaves."""
+    """Return what an interrupted prediction keeps."""
     if in_parts:
-        return f"parts that are ranked are kept beside {files[0]}; the same command goes on where it stopped"
+        return f"finished parts are kept next to {files[0]}; the same command resumes"
     return show.not_written(*files) if files else show.AGAIN
 
 
 @dataclass
-class _Size:
-    """How many rows and labels were written: all k of each row, or fewer if a threshold left some out."""
+class _RankingSize:
+    """Number of rows and labels in the output; a threshold can leave fewer than k labels per row."""
 
     n_samples: int = 0
     k: int = 0
@@ -164,7 +166,7 @@ class _Size:
     n_no_known_words: int = 0
 
     def add(self, part: "Ranking") -> None:
-        """Count the rows and labels of a ranking."""
+        """Add the rows and labels of a ranking."""
         listed = (part.labels >= 0).sum(axis=1)
         self.n_samples += part.n_samples
         self.k = max(self.k, part.k)
@@ -173,7 +175,7 @@ class _Size:
         self.n_no_known_words += part.n_no_known_words
 
     def to_json(self) -> dict[str, int]:
-        """Return the counts by the names that JSON output has."""
+        """Return the counts for JSON output."""
         return {
             "n_samples": self.n_samples,
             "k": self.k,
@@ -182,8 +184,8 @@ class _Size:
             "n_no_known_words": self.n_no_known_words,
         }
 
-    def tell(self, written: "list[Path]") -> None:
-        """Say what the files hold."""
+    def report(self, written: "list[Path]") -> None:
+        """Print what the files contain."""
         each = f"{_counted(self.k, 'label')} each"
         if self.n_labels < self.n_samples * self.k:
             without = f"; {_counted(self.n_empty, 'row')} without any" if self.n_empty else ""

@@ -1,6 +1,7 @@
-"""A short way for the shortest command: `predict RUN --text TEXT` without all that reads a command line.
+"""Fast path for `predict RUN --text TEXT`, which avoids importing the command-line parser.
 
-It gives the lines that the command prints. Where anything is unusual, it gives nothing, and the command does all.
+It returns the lines that the command prints. For any other command line, and after any error, it returns None, and the
+full command runs.
 """
 
 import gc
@@ -14,33 +15,33 @@ _KINDS = {"text": str, "top": int, "threshold": float}
 
 
 def answer(words: Sequence[str]) -> tuple[list[str], str | None] | None:
-    """Return the lines of `predict RUN --text TEXT` and a note, or None if the command line has to be read as a whole.
+    """Return the output lines of `predict RUN --text TEXT` and a note, or None for any other command line.
 
-    The note, None if there is nothing to say, is for standard error.
+    The note is for standard error; it is None if there is none.
     """
-    given = _read(words)
-    if given is None:
+    arguments = _read(words)
+    if arguments is None:
         return None
     from unmissed.cli.starting import defer_unused
     from unmissed.errors import UnmissedError
 
-    if "numpy" not in sys.modules:  # threads that nobody here would use take time to start
+    if "numpy" not in sys.modules:  # starting BLAS threads takes time, and none is used here
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()  # a name per label and term is no garbage, and looking for some takes time
+    gc.disable()  # collecting a large number of live label and term names takes time
     defer_unused()
     try:
-        return _lines(**given)
-    except (UnmissedError, OSError, MemoryError):  # the command comes to the same, and says it in its own way
+        return _lines(**arguments)
+    except (UnmissedError, OSError, MemoryError):  # the full command fails too, and reports it
         return None
     finally:
         gc.enable()
 
 
 def _read(words: Sequence[str]) -> dict[str, Any] | None:
-    """Return the run, the text and what else was said, or None for any other command."""
+    """Return the arguments of `predict RUN --text TEXT` by name, or None for any other command line."""
     if list(words[:1]) != ["predict"] or any(name.startswith("_UNMISSED") for name in os.environ):
         return None
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     left = list(words[1:])
     while left:
         word = left.pop(0)
@@ -48,19 +49,19 @@ def _read(words: Sequence[str]) -> dict[str, Any] | None:
         if name in _NAMES and (left or equals):
             key = _NAMES[name]
             try:
-                found = _KINDS[key](value if equals else left.pop(0))
+                parsed = _KINDS[key](value if equals else left.pop(0))
             except ValueError:
                 return None
         else:
-            key, found = "run", word
-        if key in given or (key == "run" and word.startswith("-")):
+            key, parsed = "run", word
+        if key in arguments or (key == "run" and word.startswith("-")):
             return None
-        given[key] = found
-    return given if given.keys() >= {"run", "text"} and given.get("top", 5) >= 1 else None
+        arguments[key] = parsed
+    return arguments if arguments.keys() >= {"run", "text"} and arguments.get("top", 5) >= 1 else None
 
 
 def _lines(run: str, text: str, top: int = 5, threshold: float | None = None) -> tuple[list[str], str | None]:
-    """Return the table, and a note for standard error if there is one."""
+    """Return the lines of the table, and a note for standard error or None."""
     from unmissed.runs.answers import cut, known_words_note, table_lines
     from unmissed.runs.run import open_run
 

@@ -1,4 +1,4 @@
-"""How verbs speak: tables for people, JSON for programs, progress for those who wait."""
+"""Output of the commands: text, tables, JSON, progress bars and messages after Ctrl-C."""
 
 import json
 import sys
@@ -9,19 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from unmissed.cli.letters import HIDDEN
-from unmissed.cli.letters import plain as plain
+from unmissed.cli.terminal_text import HIDDEN, escape_control
 from unmissed.progress import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-PATIENCE = 2.0  # seconds of work before a bar appears
-PAUSE = 30.0  # seconds between the lines that stand in for a bar where there is no terminal
+PATIENCE = 2.0  # seconds before a progress bar appears
+PAUSE = 30.0  # seconds between progress lines if standard error is not a terminal
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print a line in which names from outside may stand."""
+    """Print a line; control characters, which names from files may contain, are escaped."""
     stream = sys.stderr if err else sys.stdout
-    typer.echo(plain(text, terminal=stream.isatty()), err=err)
+    typer.echo(escape_control(text, terminal=stream.isatty()), err=err)
 
 
 def warn(line: str) -> None:
@@ -32,11 +31,11 @@ def warn(line: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    typer.echo(HIDDEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
+    typer.echo(HIDDEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: first column to the left, the others to the right."""
+    """Print a table; the first column is left-aligned, the others are right-aligned."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -44,21 +43,21 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     console = Console()
 
     def cell(text: str) -> Text:  # not markup: a label may be called [red] or :smile:
-        return Text(plain(text, terminal=console.is_terminal))
+        return Text(escape_control(text, terminal=console.is_terminal))
 
     table = Table(title=cell(title), title_justify="left")
-    for place, column in enumerate(columns):
-        table.add_column(cell(column), justify="left" if place == 0 else "right", no_wrap=place > 0)
+    for position, column in enumerate(columns):
+        table.add_column(cell(column), justify="left" if position == 0 else "right", no_wrap=position > 0)
     for row in rows:
         table.add_row(*map(cell, row))
-    if not console.is_terminal:  # a pipe has no width: let no column be cut
+    if not console.is_terminal:  # a pipe has no width: do not truncate columns
         console.width = 240
     console.print(table)
 
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
-    """Give a `Progress` that draws a bar once the work has taken two seconds; without a terminal, lines in a log."""
+    """Yield a progress callback: a bar after two seconds of work, or log lines if standard error is no terminal."""
     if not sys.stderr.isatty():
         yield _log_lines(description)
         return
@@ -78,7 +77,7 @@ def progress_bar(description: str) -> Iterator[Progress]:
     begin = time.monotonic()
     started = False
 
-    def tell(done: int, total: int | None) -> None:
+    def report(done: int, total: int | None) -> None:
         nonlocal started
         if not started and time.monotonic() - begin > PATIENCE:
             bar.start()
@@ -86,17 +85,17 @@ def progress_bar(description: str) -> Iterator[Progress]:
         bar.update(task, completed=done, total=total)
 
     try:
-        yield tell
+        yield report
     finally:
         if started:
             bar.stop()
 
 
 def _log_lines(description: str) -> Progress:
-    """Give a `Progress` that says every half minute how far the work is, at the pace since its first step."""
+    """Return a progress callback that prints a line every 30 seconds, with the remaining time at the current rate."""
     begin = since = last = time.monotonic()
 
-    def tell(done: int, total: int | None) -> None:
+    def report(done: int, total: int | None) -> None:
         nonlocal since, last
         now = time.monotonic()
         since = since if done else now
@@ -107,11 +106,11 @@ def _log_lines(description: str) -> Progress:
         rest = f", about {_span((now - since) * (total - done) / done)} to go" if total and done else ""
         say(f"{description}: {done:,}{share} after {_span(now - begin)}{rest}", err=True)
 
-    return tell
+    return report
 
 
 def _span(seconds: float) -> str:
-    """Return a time as people say it."""
+    """Return a duration in the largest suitable unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * length:
             return f"{seconds / length:.3g} {unit}"
@@ -121,17 +120,17 @@ def _span(seconds: float) -> str:
 _kept: list[str] = []
 
 
-AGAIN = "nothing is kept; the same command begins again"
+AGAIN = "nothing is kept; the same command starts again"
 
 
 def not_written(*files: object) -> str:
-    """Say that Ctrl-C came before these files were written."""
+    """Return the message for Ctrl-C before these files were written."""
     return f"{' and '.join(map(str, files))} {'was' if len(files) == 1 else 'were'} not written; {AGAIN}"
 
 
 @contextmanager
 def stoppable(what_is_kept: Callable[[], str] = lambda: AGAIN) -> Iterator[None]:
-    """Have the command say after Ctrl-C what is kept and how to go on; of several, the innermost speaks."""
+    """Let the message after Ctrl-C say what is kept and how to resume; of nested contexts, the innermost is used."""
     try:
         yield
     except KeyboardInterrupt:
@@ -141,5 +140,5 @@ def stoppable(what_is_kept: Callable[[], str] = lambda: AGAIN) -> Iterator[None]
 
 
 def what_is_kept() -> str:
-    """Return what `stoppable` had to say, once."""
+    """Return the message that `stoppable` recorded, and clear it."""
     return f"; {_kept.pop()}" if _kept else ""

@@ -1,4 +1,4 @@
-"""`unmissed train` and `unmissed extend`: learn from a data set into the folder of a run."""
+"""`unmissed train` and `unmissed extend`: train a run, and add labels to it."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.data import FORMS
-from unmissed.cli.methods import Methods, flag_of
+from unmissed.cli.methods import MethodCommands, flag_of
 from unmissed.cli.options import MANY, ClusterOptions, Jobs, ReadingOptions, TextOptions, with_groups
 from unmissed.errors import InputError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from unmissed.data import Dataset
-    from unmissed.execution import Share, Unfinished
+    from unmissed.execution import Partition, Unfinished
     from unmissed.models import Model
     from unmissed.runs import Run
 
@@ -28,7 +28,7 @@ Data = Annotated[
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
 OldRows = Annotated[
     list[str] | None,
-    typer.Option(metavar="DATA", help="What the run was trained on, if it is no longer where it was; may be repeated."),
+    typer.Option(metavar="DATA", help="The run's training data, if its path has changed; repeatable."),
 ]
 
 
@@ -42,94 +42,97 @@ def train_method(
     text: TextOptions,
     cluster: ClusterOptions,
     run: Annotated[
-        Path | None, typer.Option("--run", metavar="DIR", help="The folder of the run, new or begun. Needed.")
+        Path | None, typer.Option("--run", metavar="DIR", help="The folder of the run, new or unfinished. Required.")
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check/--no-check", help="First check on held-out rows whether the plain method is better."),
+        typer.Option("--check/--no-check", help="Warn if the baseline parameters are better on held-out rows."),
     ] = True,
-    share: Annotated[
+    partition: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="Train every N-th task, from the I-th on, and stop.", rich_help_panel=MANY),
+        typer.Option(
+            metavar="I/N", help="Train partition I of N: every N-th task from the I-th on.", rich_help_panel=MANY
+        ),
     ] = None,
     time: Annotated[
         str | None,
         typer.Option("--for", metavar="TIME", help="Stop after this time: 90s, 50m, 2h, 1d.", rich_help_panel=MANY),
     ] = None,
     finish: Annotated[
-        bool, typer.Option("--finish", help="Train nothing; complete the run of all shares.", rich_help_panel=MANY)
+        bool, typer.Option("--finish", help="Train nothing; complete the run of all partitions.", rich_help_panel=MANY)
     ] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """If training is stopped, even killed, the same command goes on where it stopped and ends with the same bytes.
-    Another recipe or other data is refused. Where the data is text (a table with the columns text and labels, or JSON
-    lines with such fields), features are learned from it and remembered, and predict takes text.
+    """The same command resumes an interrupted training, even after a kill, with the same result bit for bit. Other
+    parameters or other data are refused. If the data is text (a table with the columns text and labels, or JSON lines
+    with such fields), the run stores its TF-IDF features, and predict takes text.
 
-    Many machines can train one run: through Dask (--cluster), or in shares without any engine (--share), of which any
-    number can fill one folder on a shared disk at the same time. The share that finds the others finished completes the
-    run. Exit code 3 means that this command has more to do.
+    Many machines can train one run: through Dask (--cluster), or in partitions without an engine (--partition).
+    Any number of them can fill one folder on a shared disk at the same time. The one that finds all others finished
+    completes the run. Exit code 3 means that this command has more to do.
 
     Example: unmissed train METHOD train.jsonl.xz --run laws --min-df 3
 
     Example: unmissed train METHOD posts.csv --text-column body --labels-column tags --run posts
 
-    Example: unmissed train METHOD store --run laws --share 3/16 --for 50m
+    Example: unmissed train METHOD store --run laws --partition 3/16 --for 50m
 
     Example: unmissed train METHOD train.txt.gz --run plain
     """
     from unmissed.execution import Unfinished
     from unmissed.models.registry import make_model
     from unmissed.runs import train
-    from unmissed.runs.folder import RunFolder
+    from unmissed.runs.run_folder import RunFolder
 
     model = make_model(method, params)
     if run is None:
         again = shlex.join(["unmissed", "train", method, data, "--run", "DIR"])
         raise InputError(f"--run is missing: it names the folder that the trained run is written to: {again}")
-    part = _share(share, time, finish)
+    tasks = _read_partition(partition, time, finish)
     try:
         with show.stoppable(lambda: kept_of(run)):
             dataset = load_training_set(data, text, reading)
-            if check and model.plain and part.is_all and not _given(ctx, model.plain) and RunFolder(run).is_new():
+            baseline = model.baseline_params
+            if check and baseline and tasks.is_all and not _given(ctx, baseline) and RunFolder(run).is_new():
                 _warn_of_loss(model, dataset)
             bar = show.progress_bar(f"training {model.unit}")
             with bar as progress, cluster.executor() as executor:
-                trained = train(model, dataset, run, executor=executor, progress=progress, share=part)
+                trained = train(model, dataset, run, executor=executor, progress=progress, partition=tasks)
     except Unfinished as error:
-        _tell_unfinished(run, error, json, all_own=not finish and not error.own)
+        _report_unfinished(run, error, json, all_own=not finish and not error.own)
         return
-    tell(trained, json)
+    report_run(trained, json)
 
 
 def _given(ctx: typer.Context, names: "Iterable[str]") -> bool:
-    """Tell whether one of these parameters was named on the command line."""
+    """Return whether one of these parameters was set on the command line."""
     sources = [ctx.get_parameter_source(name) for name in names]
     return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:
-    """Say with figures when the method's own default is worse than its plain form."""
+    """Warn with held-out figures if the method's defaults are worse than its baseline parameters."""
     from unmissed.reports.choice_tables import warning_sentence
     from unmissed.runs.tuning import look
 
-    with show.progress_bar("looking at held-out rows") as progress:
+    with show.progress_bar("checking held-out rows") as progress:
         found = look(model, dataset, progress)
     sentence = None if found is None else warning_sentence(found.to_json())
     if found is not None and sentence is not None:
         flags = " or ".join(f"{flag_of(name)} auto" for name in found.params)
-        show.say(f"warning: {sentence}; {flags} looks for one without such a loss", err=True)
+        show.say(f"warning: {sentence}; {flags} selects a value without such a loss", err=True)
 
 
-class _Methods(Methods):
+class _TrainCommands(MethodCommands):
     handler = staticmethod(train_method)
 
 
 app = typer.Typer(
-    cls=_Methods,
+    cls=_TrainCommands,
     no_args_is_help=True,
     subcommand_metavar="METHOD [OPTIONS] DATA",
     rich_markup_mode="rich",
-    help="Train a method on a data set; the run's folder remembers all that prediction needs.\n\n"
+    help="Train a method on a data set; the run's folder contains all that prediction needs.\n\n"
     "`unmissed train METHOD --help` shows a method's parameters.",
 )
 
@@ -141,18 +144,19 @@ def extend(
     reading: ReadingOptions,
     old_rows: OldRows = None,
     without_old_rows: Annotated[
-        bool, typer.Option("--without-old-rows", help="New labels learn from DATA alone, and will be given too often.")
+        bool,
+        typer.Option("--without-old-rows", help="Train new labels only on DATA; they will be predicted too often."),
     ] = False,
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Train the labels of a data set that a run does not have yet; its other labels are not touched.
+    """Train the labels of DATA that a run does not have yet; its other labels do not change.
 
-    A new label also needs rows that do not have it: the run's own training rows, which are read again where they were.
-    A row of DATA that the run has seen, with the same features, takes the place of the old one. Labels are told apart
-    by name; without names, columns after the run's last label are new. Text goes through the features that the run
-    remembers. Stopped and started again it goes on, as train does; until it is finished the run answers with its old
-    labels.
+    The negatives of a new label are the run's own training rows, which are read again from their paths. A row of DATA
+    with the same features as an old row replaces it. Labels are matched by name; without names, columns after the run's
+    last label are new. Text is converted with the features that the run stores.
+
+    The same command resumes an interrupted extension. Until it is finished, the run predicts with its old labels.
 
     Example: unmissed extend laws news.jsonl.xz
     """
@@ -160,82 +164,82 @@ def extend(
     from unmissed.runs import open_run
     from unmissed.runs.training import new_columns, was_extended_by
 
-    with show.stoppable(lambda: f"{kept_of(run)}; meanwhile the run answers with its old labels"):
-        found = open_run(run)
-        dataset = load_rows(found, data, reading)
-        if without_old_rows and not was_extended_by(found, dataset):
-            _warn_of_few_rows(dataset.n_samples, dataset.label_counts[new_columns(found, dataset)])
+    with show.stoppable(lambda: f"{kept_of(run)}; until then the run predicts with its old labels"):
+        opened = open_run(run)
+        dataset = load_rows(opened, data, reading)
+        if without_old_rows and not was_extended_by(opened, dataset):
+            _warn_of_few_rows(dataset.n_samples, dataset.label_counts[new_columns(opened, dataset)])
         with show.progress_bar("training labels") as progress:
             trained = extend_run(
                 run, dataset, old_rows=old_rows or [], without_old_rows=without_old_rows, n_jobs=jobs, progress=progress
             )
-    tell(trained, json)
+    report_run(trained, json)
 
 
 def _warn_of_few_rows(n_samples: int, counts: Any) -> None:
     show.say(
-        f"warning: new labels learn from {n_samples:,} rows alone and will be given too often; {counts.size:,} new, "
-        f"{(counts == n_samples).sum():,} of them on every row, which will be given to everything",
+        f"warning: {counts.size:,} new labels are trained only on {n_samples:,} rows and will be predicted too often; "
+        f"{(counts == n_samples).sum():,} of them have no negative row and will be predicted for every row",
         err=True,
     )
 
 
 def kept_of(run: Path) -> str:
-    """Say what a stopped training leaves, and how it goes on."""
-    from unmissed.runs.folder import RunFolder
+    """Return what an interrupted training keeps and how to resume it."""
+    from unmissed.runs.run_folder import RunFolder
 
     n_pieces = RunFolder(run).n_finished()
     if not n_pieces:
-        return f"nothing is trained in {run} yet; the same command begins again"
+        return f"nothing is trained in {run} yet; the same command starts again"
     pieces = f"{n_pieces:,} finished piece{'s' if n_pieces > 1 else ''}"
-    return f"{run} keeps {pieces}; the same command goes on where it stopped"
+    return f"{run} keeps {pieces}; the same command resumes"
 
 
 def load_rows(run: "Run", data: str, reading: ReadingOptions) -> "Dataset":
-    """Read a data set whose texts go through a run's features."""
+    """Read a data set; texts are converted with the features of a run."""
     from unmissed.data import load
 
     with show.progress_bar("reading") as progress:
         return load(data, text=run.text, progress=progress, **reading.words())
 
 
-def _share(share: str | None, time: str | None, finish: bool) -> "Share":
-    """Read --share, --for and --finish."""
-    from unmissed.execution import Share
+def _read_partition(partition: str | None, time: str | None, finish: bool) -> "Partition":
+    """Return the partition that --partition, --for and --finish describe."""
+    from unmissed.execution import Partition
 
     if finish:
-        if share is not None or time is not None:
-            raise InputError("--finish trains nothing; leave out --share and --for")
-        return Share(seconds=0)
-    number, slash, of = (share or "1/1").partition("/")
+        if partition is not None or time is not None:
+            raise InputError("--finish trains nothing; leave out --partition and --for")
+        return Partition(seconds=0)
+    number, slash, of = (partition or "1/1").partition("/")
     if not slash or not number.isdecimal() or not of.isdecimal():
-        raise InputError(f"--share is I/N, such as 3/16; got {share!r}")
-    return Share(int(number), int(of), None if time is None else parse_time(time))
+        raise InputError(f"--partition is I/N, such as 3/16; got {partition!r}")
+    return Partition(int(number), int(of), None if time is None else parse_time(time))
 
 
 def parse_time(word: str, option: str = "--for") -> float:
-    """Return the seconds of a time such as 90s, 50m, 2h, 1d; a bare number is seconds."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", word)
-    if found is None or not float(found[1]):
-        raise InputError(f"{option} is a time such as 90s, 50m, 2h or 1d; got {word!r}")
-    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+    """Return the seconds of a time such as 90s, 50m, 2h, 1d; a number without a unit is in seconds."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", word)
+    if match is None or not float(match[1]):
+        raise InputError(f"{option} must be a time such as 90s, 50m, 2h or 1d; got {word!r}")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
-def _tell_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: bool) -> None:
-    """Say how far all shares are; exit code 3 unless this one has done its part."""
+def _report_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: bool) -> None:
+    """Print the progress of all partitions; exit code 3 unless this one is finished."""
     if json:
-        facts = {"run": str(run), "finished": error.finished, "missing": error.missing, "own_missing": error.own}
-        show.print_json(facts)
+        metadata = {"run": str(run), "finished": error.finished, "missing": error.missing, "own_missing": error.own}
+        show.print_json(metadata)
     else:
-        show.say(f"{run}: {error}" + ("; this share is done" if all_own else ""))
+        show.say(f"{run}: {error}" + ("; this partition is done" if all_own else ""))
     if not all_own:
         raise typer.Exit(3)
 
 
 def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> "Dataset":
-    """Read a data set from which features of text are learned, and say what looks wrong with it.
+    """Read a training set, fit text features if it has texts, and print warnings about its labels.
 
-    Options of text are refused for anything else.
+    Options of text features are refused if it has no texts.
     """
     from unmissed.data import load
     from unmissed.data.checks import check_labels
@@ -248,13 +252,13 @@ def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> 
     return dataset
 
 
-def tell(run: "Run", json: bool) -> None:
-    """Say what was trained now, and how well."""
+def report_run(run: "Run", json: bool) -> None:
+    """Print the number of trained labels and of those that converged."""
     from unmissed.runs.inspection import certificate
 
     solved, chosen = certificate(run), run.model.choice()
     if json:
-        facts = {
+        metadata = {
             "run": str(run.folder),
             "method": run.recipe.method,
             "n_labels": run.n_labels,
@@ -262,33 +266,33 @@ def tell(run: "Run", json: bool) -> None:
             "certificate": solved,
             **({} if chosen is None else {"choice": chosen}),
         }
-        show.print_json(facts)
+        show.print_json(metadata)
         return
     if chosen is not None:
-        tell_choice(chosen)
+        report_choice(chosen)
     show.say(f"{run.folder}: {run.recipe.method}, {_trained(run)}")
     if solved is not None:
-        show.say(f"{_counted(solved['met'], solved['unit'])} met the relative duality gap {solved['tol']:g}")
+        show.say(f"{_counted(solved['met'], solved['unit'])} converged to a relative duality gap of {solved['tol']:g}")
         if solved["missed"]:
             named = ", ".join(solved["missed_names"][:10])
             more = "" if solved["missed"] <= 10 else ", ..."
-            show.say(f"{_counted(solved['missed'], solved['unit'])} did not: {named}{more}", err=True)
+            show.say(f"{_counted(solved['missed'], solved['unit'])} did not converge: {named}{more}", err=True)
 
 
 def _counted(n: int, unit: str) -> str:
-    """Return a number with its unit, given in the plural: 1 label, 2 labels."""
+    """Return a number with its unit, which is given in the plural: 1 label, 2 labels."""
     return f"{n:,} {unit.removesuffix('s') if n == 1 else unit}"
 
 
 def _trained(run: "Run") -> str:
     if not run.n_trained:
-        return f"{_counted(run.n_labels, 'labels')}, all trained before; nothing was left to do"
+        return f"{_counted(run.n_labels, 'labels')}, all trained already"
     more = "" if run.n_trained == run.n_labels else f"; the run has {run.n_labels:,} now"
     return f"{_counted(run.n_trained, 'labels')} trained{more}"
 
 
-def tell_choice(choice: dict[str, Any]) -> None:
-    """Print what was tried, and what was chosen."""
+def report_choice(choice: dict[str, Any]) -> None:
+    """Print the candidates and the selected parameters."""
     from unmissed.reports.choice_tables import choice_sentence, choice_table
 
     if choice["trials"]:

@@ -1,8 +1,8 @@
-"""`unmissed update`: train a run again with rows that came later."""
+"""`unmissed update`: retrain a run on its old rows and new rows."""
 
 from unmissed.cli import show
 from unmissed.cli.options import Jobs, ReadingOptions, with_groups
-from unmissed.cli.train import Data, OldRows, RunPath, load_rows, tell
+from unmissed.cli.train import Data, OldRows, RunPath, load_rows, report_run
 
 
 @with_groups
@@ -14,25 +14,25 @@ def update(
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:
-    """Train all labels of a run, and new ones, on its old rows and DATA together, by the same recipe.
+    """Retrain all labels of a run, and new ones, on its old rows and DATA, with the same parameters.
 
-    The old rows are read again where they were. The old run answers until the new one is complete, which then takes its
-    name. Stopped and started again it goes on. A row of DATA that the run has seen, with the same features, takes the
-    place of the old one. Text goes through the features that the run remembers: for new words, train a new run.
+    The old rows are read again from their paths. A row of DATA with the same features as an old row replaces it. Text
+    is converted with the features that the run stores; to learn new words, train a new run. The same command resumes an
+    interrupted update. The old run is used for prediction until the new one is complete and replaces it.
 
     Example: unmissed update laws news.jsonl.xz
     """
     from unmissed.runs import open_run
     from unmissed.runs import update as update_run
-    from unmissed.runs.sources import sources_of
+    from unmissed.runs.training_sources import sources_of
 
-    with show.stoppable(lambda: f"{run} answers as before; the same command goes on where it stopped"):
+    with show.stoppable(lambda: f"{run} is unchanged; the same command resumes"):
         dataset = load_rows(open_run(run), data, reading)
         with show.progress_bar("training") as progress:
             trained = update_run(run, dataset, old_rows=old_rows or [], n_jobs=jobs, progress=progress)
     if not json and trained.n_trained:
         n_samples = trained.parts[0].n_samples
         replaced = sum(source.n_samples for source in sources_of(trained)) - n_samples
-        again = f"; {replaced:,} old rows came again and gave way" if replaced else ""
-        show.say(f"{n_samples:,} rows, {dataset.n_samples:,} of them new{again}")
-    tell(trained, json)
+        note = f"; {replaced:,} old rows replaced" if replaced else ""
+        show.say(f"{n_samples:,} rows, {dataset.n_samples:,} of them new{note}")
+    report_run(trained, json)

@@ -1,4 +1,10 @@
-"""Files and text in, sparse matrices out."""
+"""Data sets: readers, text features, and the on-disk store.
+
+`sources.py` has the entry points `load` and `save`; `formats.py` recognizes the format of a path, `readers/` has one
+module per format. `dataset.py` defines `Dataset` (CSR matrices X and Y with names). `text.py` computes TF-IDF features,
+`large_text.py` does so out of core. `store.py` writes and memory-maps data sets, `synthetic.py` generates them, and
+`catalog.py` lists the benchmark data sets of the paper. Start with `dataset.py` and `sources.py`.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -7,16 +13,16 @@ from unmissed._lazy import lazy
 if TYPE_CHECKING:
     from unmissed.data import catalog
     from unmissed.data.checks import check_dataset
-    from unmissed.data.columns import Columns
     from unmissed.data.dataset import Dataset
+    from unmissed.data.readers.xmc_text import write_xmc
     from unmissed.data.sources import load, load_labels, read_texts, save
     from unmissed.data.store import open_store, write_store
     from unmissed.data.synthetic import Corpus, make_corpus
+    from unmissed.data.table_columns import Columns
     from unmissed.data.text import TextFeatures
-    from unmissed.data.xmc_text import write_xmc
 
 _PUBLIC = {
-    "Columns": "columns",
+    "Columns": "table_columns",
     "Corpus": "synthetic",
     "Dataset": "dataset",
     "TextFeatures": "text",
@@ -29,7 +35,7 @@ _PUBLIC = {
     "read_texts": "sources",
     "save": "sources",
     "write_store": "store",
-    "write_xmc": "xmc_text",
+    "write_xmc": "readers.xmc_text",
 }
 __all__ = [
     "Columns",

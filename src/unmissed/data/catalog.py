@@ -1,4 +1,4 @@
-"""The six data sets of the paper's table, and Amazon-3M: their statistics, and A and B of their propensity model."""
+"""Statistics and propensity-model constants (A, B) of the paper's six data sets and of Amazon-3M."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unmissed.errors import InputError
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A data set, as a row of the paper's table or of the XMC repository's.
+class CatalogEntry:
+    """Statistics of one data set, as in the table of the paper or of the XMC repository.
 
-    `points_per_label` (APpL) and `labels_per_point` (ALpP) are as printed there; `a` and `b` are the constants of the
-    propensity model p = 1 / (1 + (ln N - 1) (b + 1)^a (n_l + b)^-a).
+    `points_per_label` (APpL) and `labels_per_point` (ALpP) are the published values; `a` and `b` are the constants of
+    the propensity model p = 1 / (1 + (ln N - 1) (b + 1)^a (n_l + b)^-a).
     """
 
     name: str
@@ -30,61 +30,63 @@ class Entry:
 
 
 _ENTRIES = (
-    Entry("EURLex-4K", 15_539, 3_809, 3_993, 5_000, 25.7, 5.3, 0.55, 1.5),
-    Entry("AmazonCat-13K", 1_186_239, 306_782, 13_330, 203_882, 448.5, 5.04, 0.55, 1.5),
-    Entry("Wikipedia-31K", 14_146, 6_616, 30_938, 101_938, 8.5, 18.6, 0.55, 1.5),
-    Entry("WikiLSHTC-325K", 1_778_351, 587_084, 325_056, 1_617_899, 17.4, 3.2, 0.5, 0.4),
-    Entry("Wikipedia-500K", 1_813_391, 783_743, 501_070, 2_381_304, 24.7, 4.7, 0.5, 0.4),
-    Entry("Amazon-670K", 490_499, 153_025, 670_091, 135_909, 3.9, 5.4, 0.6, 2.6),
+    CatalogEntry("EURLex-4K", 15_539, 3_809, 3_993, 5_000, 25.7, 5.3, 0.55, 1.5),
+    CatalogEntry("AmazonCat-13K", 1_186_239, 306_782, 13_330, 203_882, 448.5, 5.04, 0.55, 1.5),
+    CatalogEntry("Wikipedia-31K", 14_146, 6_616, 30_938, 101_938, 8.5, 18.6, 0.55, 1.5),
+    CatalogEntry("WikiLSHTC-325K", 1_778_351, 587_084, 325_056, 1_617_899, 17.4, 3.2, 0.5, 0.4),
+    CatalogEntry("Wikipedia-500K", 1_813_391, 783_743, 501_070, 2_381_304, 24.7, 4.7, 0.5, 0.4),
+    CatalogEntry("Amazon-670K", 490_499, 153_025, 670_091, 135_909, 3.9, 5.4, 0.6, 2.6),
 )
-_FURTHER = (Entry("Amazon-3M", 1_717_899, 742_507, 2_812_281, 337_067, 31.64, 36.17, 0.6, 2.6),)  # not in the table
+_FURTHER = (
+    CatalogEntry("Amazon-3M", 1_717_899, 742_507, 2_812_281, 337_067, 31.64, 36.17, 0.6, 2.6),
+)  # not in the paper's table
 
 
-def known() -> tuple[Entry, ...]:
+def known() -> tuple[CatalogEntry, ...]:
     """Return the data sets of the paper, in its table's order."""
     return _ENTRIES
 
 
-def find(name: str) -> Entry:
-    """Return the entry of a data set by its name, whatever the case of its letters."""
+def find(name: str) -> CatalogEntry:
+    """Return the catalog entry with this name, ignoring case."""
     entries = _ENTRIES + _FURTHER
     for entry in entries:
         if entry.name.casefold() == name.casefold():
             return entry
-    raise InputError(f"unknown data set {name!r}; the catalogue knows {', '.join(entry.name for entry in entries)}")
+    raise InputError(f"unknown data set {name!r}; the catalog knows {', '.join(entry.name for entry in entries)}")
 
 
-class Recognised(NamedTuple):
-    """An entry, and what it was recognised by: `name` or `statistics`."""
+class Recognized(NamedTuple):
+    """A catalog entry, and the evidence that it was recognized by: `name` or `statistics`."""
 
-    entry: Entry
+    entry: CatalogEntry
     by: str
 
 
-_OTHER_NAMES = {"wiki1031k": "Wikipedia-31K", "eurlex4k": "EURLex-4K"}  # as the XMC repository's files are called
-_ALIKE = 3  # of the four sizes; editions of one data set differ by a few rows
+_OTHER_NAMES = {"wiki1031k": "Wikipedia-31K", "eurlex4k": "EURLex-4K"}  # file names of the XMC repository
+_MIN_EQUAL_SIZES = 3  # of 4; releases of one data set differ by a few rows
 
 
-def recognise(names: Sequence[str], sizes: tuple[int, int, int, int]) -> Recognised | None:
-    """Find the data set of the paper that something is: by a name that it has, else by its statistics.
+def recognize(names: Sequence[str], sizes: tuple[int, int, int, int]) -> Recognized | None:
+    """Return the catalog entry that matches a name, else the one that matches the statistics, else None.
 
     Parameters
     ----------
-    names : what the data set may be called, such as the parts of its path; case and punctuation do not matter
-    sizes : rows to train on, rows to test on, labels, features; three equal ones are enough
+    names : candidate names, such as the components of a path; case and punctuation are ignored
+    sizes : n_train, n_test, n_labels, n_features; three equal values are sufficient
     """
-    spelled = {_bare(entry.name): entry for entry in _ENTRIES}
-    spelled |= {other: find(name) for other, name in _OTHER_NAMES.items()}
-    for name in map(_bare, names):
-        for spelling, entry in spelled.items():
+    by_spelling = {_alphanumeric(entry.name): entry for entry in _ENTRIES}
+    by_spelling |= {other: find(name) for other, name in _OTHER_NAMES.items()}
+    for name in map(_alphanumeric, names):
+        for spelling, entry in by_spelling.items():
             if name.startswith(spelling):
-                return Recognised(entry, "name")
+                return Recognized(entry, "name")
     for entry in _ENTRIES:
-        own = (entry.n_train, entry.n_test, entry.n_labels, entry.n_features)
-        if sum(one == two for one, two in zip(own, sizes, strict=True)) >= _ALIKE:
-            return Recognised(entry, "statistics")
+        published = (entry.n_train, entry.n_test, entry.n_labels, entry.n_features)
+        if sum(expected == size for expected, size in zip(published, sizes, strict=True)) >= _MIN_EQUAL_SIZES:
+            return Recognized(entry, "statistics")
     return None
 
 
-def _bare(name: str) -> str:
+def _alphanumeric(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())

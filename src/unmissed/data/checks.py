@@ -1,4 +1,4 @@
-"""What looks wrong with training data before anything is trained: warnings, and the refusal of the absurd."""
+"""Sanity checks of training data: warnings for suspicious labels, errors for impossible ones."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from scipy import sparse
 
 from unmissed.errors import InputError
 
-_ENOUGH = 20  # rows from which shares say something
-_MOSTLY_ONCE = 0.8  # share of labels that occur once; in real data with a long tail about 0.4
+_MIN_ROWS = 20  # fewer rows are too few to judge by proportions
+_MOSTLY_ONCE = 0.8  # fraction of labels with one positive; about 0.4 in real long-tailed data
 _HALF = 0.5
-_SWAPPED = 0.9  # share of labels that occur once if whole texts are taken for labels
-_ONE_EACH = 1.05  # labels per labeled row, at most, if cells were not split
-_MANY_EMPTY = 0.1  # share of rows without labels
-_LONG = 500  # characters of a label
+_SWAPPED = 0.9  # fraction of labels with one positive if the label column holds texts
+_ONE_EACH = 1.05  # maximum of labels per labeled row if cells were not split
+_MANY_EMPTY = 0.1  # fraction of rows without labels
+_MAX_LABEL_LENGTH = 500  # characters
 _COLUMNS = "(--text-column, --labels-column)"
 
 
 @dataclass
-class DocumentFigures:
-    """What reading documents counts: documents, characters of texts, and rows with an id that came before."""
+class DocumentCounts:
+    """Counts collected while documents are read: documents, characters of text, and duplicate ids."""
 
     n_documents: int = 0
     n_characters: int = 0
@@ -45,39 +45,39 @@ class DocumentFigures:
 
 
 def check_labels(
-    where: str, Y: sparse.csr_matrix, names: Sequence[str] | None, documents: DocumentFigures | None = None
+    where: str, Y: sparse.csr_matrix, names: Sequence[str] | None, documents: DocumentCounts | None = None
 ) -> list[str]:
-    """Return a line for everything that looks wrong with training labels; refuse labels that cannot be right.
+    """Return one warning per suspicious property of the training labels; raise InputError for impossible labels.
 
     Parameters
     ----------
-    where : what messages call the data
-    Y : the labels of training rows
-    names : the names of the labels, or None
-    documents : what was counted while texts were read, or None if there were no texts
+    where : name of the data in messages
+    Y : training labels
+    names : label names, or None
+    documents : counts of the documents read, or None if the data held no texts
     """
     if not Y.nnz:
         advice = "; is --labels-column right?" if documents is not None else ""
         raise InputError(f"{where}: none of its {Y.shape[0]:,} rows has a label{advice}")
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     once = float(np.count_nonzero(counts == 1) / np.count_nonzero(counts))
-    found = []
-    if Y.shape[0] >= _ENOUGH:
+    warnings = []
+    if Y.shape[0] >= _MIN_ROWS:
         if documents is not None and names is not None:
             _refuse_swapped(where, names, once, documents)
-        found += [_unsplit(Y, counts, names, once) or _mostly_once(counts, once), _unlabeled(Y, documents)]
-    found += [_long_name(names), _repeated_ids(documents)]
-    return [f"{where}: {one}" for one in found if one]
+        warnings += [_unsplit(Y, counts, names, once) or _mostly_once(counts, once), _unlabeled(Y, documents)]
+    warnings += [_long_name(names), _repeated_ids(documents)]
+    return [f"{where}: {warning}" for warning in warnings if warning]
 
 
 def check_dataset(dataset: Any) -> list[str]:
-    """Return what looks wrong with a training set, a line each; refuse labels that cannot be right."""
+    """Return the warnings of `check_labels` for a training set."""
     where = "the data" if dataset.origin is None else dataset.origin.path
     return check_labels(where, dataset.Y, dataset.label_names, dataset.documents)
 
 
-def _refuse_swapped(where: str, names: Sequence[str], once: float, documents: DocumentFigures) -> None:
-    """Refuse labels that are longer than texts and nearly all different."""
+def _refuse_swapped(where: str, names: Sequence[str], once: float, documents: DocumentCounts) -> None:
+    """Raise InputError if labels are longer than texts and nearly all different."""
     label = sum(map(len, names)) / max(len(names), 1)
     text = documents.n_characters / max(documents.n_documents, 1)
     if once >= _SWAPPED and label > text:
@@ -88,7 +88,7 @@ def _refuse_swapped(where: str, names: Sequence[str], once: float, documents: Do
 
 
 def _unsplit(Y: sparse.csr_matrix, counts: Any, names: Sequence[str] | None, once: float) -> str | None:
-    """Tell of labels that seem to be lists of labels with blanks between them."""
+    """Return a warning if labels look like unsplit lists of labels separated by spaces."""
     n_labeled = np.count_nonzero(np.diff(Y.indptr))
     if names is None or once < _HALF or Y.nnz > _ONE_EACH * n_labeled:
         return None
@@ -111,20 +111,20 @@ def _mostly_once(counts: Any, once: float) -> str | None:
     )
 
 
-def _unlabeled(Y: sparse.csr_matrix, documents: DocumentFigures | None) -> str | None:
+def _unlabeled(Y: sparse.csr_matrix, documents: DocumentCounts | None) -> str | None:
     n_empty, n_rows = int(np.count_nonzero(np.diff(Y.indptr) == 0)), Y.shape[0]
     if n_empty < _MANY_EMPTY * n_rows:
         return None
     column = "is --labels-column right? " if documents is not None else ""
     return (
         f"{n_empty:,} of {n_rows:,} rows ({n_empty / n_rows:.0%}) have no label and count as negatives of every label: "
-        f"{column}Leave rows out that nobody has labeled"
+        f"{column}Leave out rows that have not been labeled"
     )
 
 
 def _long_name(names: Sequence[str] | None) -> str | None:
     longest = max(names or [""], key=len)
-    if len(longest) <= _LONG:
+    if len(longest) <= _MAX_LABEL_LENGTH:
         return None
     return (
         f"the longest label has {len(longest):,} characters ({longest[:40]!r}...): are --labels-column and --separator "
@@ -132,7 +132,7 @@ def _long_name(names: Sequence[str] | None) -> str | None:
     )
 
 
-def _repeated_ids(documents: DocumentFigures | None) -> str | None:
+def _repeated_ids(documents: DocumentCounts | None) -> str | None:
     if documents is None or not documents.n_repeated_ids:
         return None
     n_rows = documents.n_repeated_ids

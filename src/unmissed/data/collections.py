@@ -1,4 +1,4 @@
-"""Collections: folders that hold a data set each, with a training and a test part."""
+"""Collections: a folder with one subfolder per data set, each with a training and a test part."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PART = re.compile(
 )
 
 
-def find_sets(folder: str | os.PathLike[str]) -> dict[str, tuple[Path, Path]]:
-    """Return the training and the test part of every data set in a folder, by the names of their own folders.
+def find_datasets(folder: str | os.PathLike[str]) -> dict[str, tuple[Path, Path]]:
+    """Return the training and the test path of every data set in a folder, keyed by the name of its subfolder.
 
-    A part is called `train` or `test`, perhaps with something before it (`eurlex_train.txt`): XMC text or JSON lines,
-    packed or not, or a store.
+    A part is named `train` or `test`, optionally with a prefix (`eurlex_train.txt`). It is XMC text or JSON lines,
+    optionally compressed, or a store.
     """
-    found = {}
+    datasets = {}
     try:
         entries = sorted(Path(folder).iterdir())
     except OSError as error:
@@ -28,17 +28,17 @@ def find_sets(folder: str | os.PathLike[str]) -> dict[str, tuple[Path, Path]]:
     for entry in entries:
         parts = _parts(entry) if entry.is_dir() else {}
         if parts.keys() == {"train", "test"}:
-            found[entry.name] = (parts["train"], parts["test"])
-    if not found:
+            datasets[entry.name] = (parts["train"], parts["test"])
+    if not datasets:
         raise InputError(f"{folder}: no folder in it has a training and a test part, such as train.txt and test.txt")
-    return found
+    return datasets
 
 
 def _parts(folder: Path) -> dict[str, Path]:
     parts: dict[str, Path] = {}
     for file in sorted(folder.iterdir()):
-        named = _PART.fullmatch(file.name)
-        is_data = named is not None and ("." in file.name if file.is_file() else (file / MANIFEST).is_file())
-        if named is not None and is_data:
-            parts.setdefault({"trn": "train", "tst": "test"}.get(named[1].lower(), named[1].lower()), file)
+        match = _PART.fullmatch(file.name)
+        is_data = match is not None and ("." in file.name if file.is_file() else (file / MANIFEST).is_file())
+        if match is not None and is_data:
+            parts.setdefault({"trn": "train", "tst": "test"}.get(match[1].lower(), match[1].lower()), file)
     return parts

@@ -1,4 +1,4 @@
-"""Dataset: features X, labels Y, and the names of both where they are known."""
+"""Dataset: a CSR feature matrix X and a CSR label matrix Y, with optional names of labels and features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from unmissed.data.checks import DocumentFigures
+from unmissed.data.checks import DocumentCounts
 from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
 from unmissed.matrices import check_X, check_Y
@@ -21,18 +21,18 @@ from unmissed.matrices import check_X, check_Y
 if TYPE_CHECKING:
     from unmissed.data.text import TextFeatures
 
-_SLICE = 1 << 20  # elements hashed at a time
+_SLICE = 1 << 20  # elements hashed per update
 
 
 class Origin(NamedTuple):
-    """The file or folder that a data set was read from: its absolute path, and the options that `load` was given."""
+    """The absolute path that a data set was read from, and the options of `load`."""
 
     path: str
     options: dict[str, Any]
 
 
-class Labelled:
-    """Rows with features X and labels Y, both in CSR: how many there are of each, and how often labels occur."""
+class LabeledData:
+    """Base class of labeled data: sizes and label counts of X and Y, both in CSR format."""
 
     X: sparse.csr_matrix
     Y: sparse.csr_matrix
@@ -54,26 +54,26 @@ class Labelled:
 
     @cached_property
     def label_counts(self) -> npt.NDArray[np.int64]:
-        """How many rows each label has."""
+        """The number of positive rows of each label."""
         return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset(Labelled):
-    """Rows with features and labels.
+class Dataset(LabeledData):
+    """A multi-label data set: features X and observed labels Y.
 
     Parameters
     ----------
     X : sparse matrix of shape (n_samples, n_features)
-        Kept as a `csr_matrix` of float32, each row sorted by feature and without duplicates.
+        Stored as a canonical float32 `csr_matrix`: indices sorted within rows, no duplicates.
     Y : sparse matrix of shape (n_samples, n_labels)
-        Kept in the same form; entries are 1 where the label was written down.
+        Stored in the same format; an entry of 1 is an observed positive.
     label_names : identifiers of the labels, or None
     feature_names : names of the features, or None
     label_titles : readable names of the labels, or None
-    text : the map from text to features that made X, or None
-    n_unknown_labels : how many label marks were left out because the training set does not know the label
-    trusted : X and Y are in that form already and need not be looked at
+    text : the fitted text features that computed X, or None
+    n_unknown_labels : number of label assignments left out because the training set does not have the label
+    trusted : skip validation because X and Y are known to be canonical
     """
 
     X: sparse.csr_matrix
@@ -85,11 +85,11 @@ class Dataset(Labelled):
     n_unknown_labels: int = 0
     trusted: InitVar[bool] = False
     store: ClassVar[Path | None] = None
-    """The store that this data set, all of it and unchanged, was opened from; set by `open_store` alone."""
+    """The store that holds exactly this data set; set by `open_store` only."""
     origin: ClassVar[Origin | None] = None
-    """Where all of this data set was read from, and how; set by `load` alone."""
-    documents: ClassVar[DocumentFigures | None] = None
-    """What was counted while its texts were read; set by `load` alone."""
+    """Path and options that this data set was read with; set by `load` only."""
+    documents: ClassVar[DocumentCounts | None] = None
+    """Counts of the documents read; set by `load` only."""
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:
@@ -98,7 +98,7 @@ class Dataset(Labelled):
             for what in ("label_names", "label_titles", "feature_names"):
                 check_strings(what, getattr(self, what))
         if self.X.shape[0] != self.Y.shape[0]:
-            raise InputError(f"X has {self.X.shape[0]} rows and Y {self.Y.shape[0]}; expected as many")
+            raise InputError(f"X has {self.X.shape[0]} rows and Y has {self.Y.shape[0]}; expected the same number")
         _check_names("label_names", self.label_names, self.n_labels)
         _check_names("label_titles", self.label_titles, self.n_labels)
         _check_names("feature_names", self.feature_names, self.n_features)
@@ -106,12 +106,12 @@ class Dataset(Labelled):
     def __repr__(self) -> str:
         return (
             f"Dataset(n_samples={self.n_samples}, n_features={self.n_features}, n_labels={self.n_labels}, "
-            f"{self.X.nnz} values, {self.Y.nnz} label marks)"
+            f"{self.X.nnz} values, {self.Y.nnz} label assignments)"
         )
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over shapes, indices, values and names; the same whatever file the data came from."""
+        """SHA-256 of shapes, indices, values and names; independent of the file format."""
         state = hashlib.sha256()
         for matrix in (self.X, self.Y):
             state.update(repr(tuple(int(size) for size in matrix.shape)).encode())

@@ -1,4 +1,4 @@
-"""Documents from whatever holds texts and labels: JSON lines, CSV and TSV, Parquet, folders of texts, data frames."""
+"""Documents with texts and labels from JSON lines, CSV, TSV, Parquet, folders of text files, and data frames."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from unmissed.data import delimited, json_lines, parquet, text_folder
-from unmissed.data.checks import DocumentFigures
-from unmissed.data.columns import Columns
-from unmissed.data.forms import form_of
+from unmissed.data.checks import DocumentCounts
+from unmissed.data.formats import format_of
+from unmissed.data.readers import delimited, json_lines, parquet, text_folder
 from unmissed.data.streams import lines
+from unmissed.data.table_columns import Columns
 from unmissed.data.unicode import index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
@@ -23,8 +23,8 @@ Source = str | os.PathLike[str] | Any
 """A path, or a data frame."""
 
 
-class Reading(NamedTuple):
-    """How documents are read: their columns, and whether the first line of a table names them."""
+class DocumentReader(NamedTuple):
+    """Reads documents: `columns` names the columns to read, `header` says whether a table starts with column names."""
 
     columns: Columns = Columns()
     header: bool = True
@@ -32,8 +32,8 @@ class Reading(NamedTuple):
     def documents(
         self, source: Source, needed: Collection[str], progress: Progress = silent
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Give where each document is, and its needed columns."""
-        form = form_of(source)
+        """Yield the position of each document (for messages) and its `needed` columns."""
+        form = format_of(source)
         if form == "json":
             return json_lines.documents(source, lines(source, progress, encoding=self.columns.encoding))
         if form == "table":
@@ -42,9 +42,9 @@ class Reading(NamedTuple):
         return reader(source, self.columns, needed, progress=progress)
 
     def texts_and_ids(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[str]]:
-        """Give texts one by one, and a list that gets the names of their rows; labels need not be there.
+        """Return an iterator over texts, and a list that it fills with row ids; labels are not required.
 
-        The list is complete when all texts have been taken, and empty where not every row has a name.
+        The list is complete once the iterator is exhausted. It is empty unless every row has an id.
         """
         ids: list[str] = []
         return self._named_texts(source, ids, progress), ids
@@ -61,38 +61,38 @@ class Reading(NamedTuple):
             ids.clear()
 
     def label_lists(self, source: Source, progress: Progress = silent) -> tuple[list[list[str]], list[str] | None]:
-        """Read labels and the names of rows, None where not every row has one; texts need not be there."""
-        found, ids = [], []
+        """Return the labels of each row, and the row ids (None unless every row has one); texts are not required."""
+        label_lists, ids = [], []
         for where, document in self.documents(source, [self.columns.labels], progress):
-            found.append(self.columns.labels_of(where, document))
+            label_lists.append(self.columns.labels_of(where, document))
             name = self.columns.id_of(where, document)
             if name is not None:
                 ids.append(name)
-        return found, ids if len(ids) == len(found) else None
+        return label_lists, ids if len(ids) == len(label_lists) else None
 
     def pairs(self, source: Source, progress: Progress = silent) -> Iterator[tuple[str, list[str]]]:
-        """Give the text and the labels of each document."""
+        """Yield the text and the labels of each document."""
         columns = self.columns
         for where, document in self.documents(source, [columns.text, columns.labels], progress):
             yield columns.text_and_labels(where, document)
 
     def texts_and_labels(
         self, source: Source, progress: Progress = silent
-    ) -> tuple[Iterator[str], list[list[str]], DocumentFigures]:
-        """Give texts one by one, a list that gets the labels of those that were taken, and what is counted of them."""
+    ) -> tuple[Iterator[str], list[list[str]], DocumentCounts]:
+        """Return an iterator over texts, and the label lists and document counts that it fills."""
         label_lists: list[list[str]] = []
-        figures = DocumentFigures()
-        return self._labelled_texts(source, label_lists, figures, progress), label_lists, figures
+        counts = DocumentCounts()
+        return self._labeled_texts(source, label_lists, counts, progress), label_lists, counts
 
-    def _labelled_texts(
-        self, source: Source, label_lists: list[list[str]], figures: DocumentFigures, progress: Progress
+    def _labeled_texts(
+        self, source: Source, label_lists: list[list[str]], counts: DocumentCounts, progress: Progress
     ) -> Iterator[str]:
         columns = self.columns
-        names: dict[str, str] = {}  # one string per label, however many rows have it
+        names: dict[str, str] = {}  # interned: one string object per label
         for where, document in self.documents(source, [columns.text, columns.labels], progress):
             text, labels = columns.text_and_labels(where, document)
             label_lists.append([names.setdefault(name, name) for name in labels])
-            figures.add(text, columns.id_of(where, document))
+            counts.add(text, columns.id_of(where, document))
             yield text
         if not label_lists:
             raise InputError(f"{name_of(source)}: holds no documents")
@@ -100,7 +100,7 @@ class Reading(NamedTuple):
     def write_lines(
         self, source: Source, target: str | os.PathLike[str], progress: Progress = silent
     ) -> tuple[int, int]:
-        """Write JSON lines with `text`, `labels` and, where rows have one, `id`; returns how many rows and labels."""
+        """Write JSON lines with `text`, `labels` and, if present, `id`; return the numbers of rows and of labels."""
         columns = self.columns
         n_documents, names = 0, set()
 
@@ -120,21 +120,21 @@ class Reading(NamedTuple):
 
 
 def name_of(source: Source) -> str:
-    """Return what messages call a source."""
+    """Return the name of a source in messages."""
     return "the data frame" if parquet.is_frame(source) else str(source)
 
 
 def binarize(
     label_lists: Sequence[Sequence[str]], names: Sequence[str] | None = None, *, keep_unknown: bool = False
 ) -> tuple[sparse.csr_matrix, list[str], int]:
-    """Return Y, its label names (sorted, unless given) and how many label marks were left out as unknown.
+    """Return Y, its label names (sorted unless given) and the number of assignments of unknown labels left out.
 
-    With `keep_unknown` none is left out: labels beyond the given names get columns behind theirs, in sorted order.
+    With `keep_unknown`, unknown labels are kept: their columns follow those of `names`, in sorted order.
     """
     if names is None or keep_unknown:
         known_names = index_names(names or ())
-        found = {name for labels in label_lists for name in labels if name not in known_names}
-        names = [*(names or ()), *sorted(found)]
+        unknown = {name for labels in label_lists for name in labels if name not in known_names}
+        names = [*(names or ()), *sorted(unknown)]
     if len(set(names)) != len(names):
         raise InputError("label names are not unique; labels cannot be matched by name")
     column = index_names(names)
@@ -147,6 +147,6 @@ def binarize(
         n_unknown += sum(name not in column for name in distinct)
         indices.extend(sorted(known))
         pointers[row + 1] = len(indices)
-    marks = np.array(indices, dtype=np.int32)
-    Y = assemble(np.ones(marks.size, np.float32), marks, pointers, (len(label_lists), len(names)))
+    assignments = np.array(indices, dtype=np.int32)
+    Y = assemble(np.ones(assignments.size, np.float32), assignments, pointers, (len(label_lists), len(names)))
     return Y, list(names), n_unknown

@@ -1,7 +1,8 @@
-"""Documents in any number into a store in bounded memory: a pass for terms and labels, a pass for rows.
+"""Out-of-core conversion of documents to a store, in two passes over the source.
 
-What is held is the vocabulary, the labels' names, and a few blocks of lines; rows go to files as they are made. Blocks
-are worked on by processes, in the order of the file, so that the store is the same for any number of them.
+The first pass counts terms and collects label names; the second computes the rows of X and Y and appends them to files.
+Memory holds the vocabulary, the label names and a few blocks of documents. Worker processes handle the blocks, and
+their results are taken in file order: the store does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data.dataset import Dataset
-from unmissed.data.documents import Reading
-from unmissed.data.forms import form_of
-from unmissed.data.json_lines import documents
-from unmissed.data.names import titles_beside
+from unmissed.data.documents import DocumentReader
+from unmissed.data.formats import format_of
+from unmissed.data.names import read_title_file
+from unmissed.data.readers.json_lines import documents
 from unmissed.data.store import write_store
 from unmissed.data.streams import line_blocks
 from unmissed.data.text import TextFeatures
@@ -31,51 +32,51 @@ from unmissed.data.unicode import index_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
-from unmissed.writing import naming, scratch_folder
+from unmissed.writing import naming_target, temporary_folder
 
-_BLOCK = 1 << 22  # bytes of lines that a process takes at a time
+_BLOCK = 1 << 22  # size of a block, in bytes
 
 PathLike = str | os.PathLike[str]
 Array = npt.NDArray[Any]
 
 
-class Block(NamedTuple):
-    """Whole lines of a file, and the number of the first."""
+class LineBlock(NamedTuple):
+    """Complete lines of a JSON lines file, and the number of the first."""
 
     path: str
     first: int
     content: bytes
-    reading: Reading
+    reading: DocumentReader
 
     def read(self) -> list[tuple[str, list[str]]]:
-        """Return the text and the labels of each line."""
+        """Parse the lines and return the text and the labels of each document."""
         numbered = enumerate(self.content.split(b"\n")[:-1], start=self.first)
-        found = documents(self.path, ((number, line.removesuffix(b"\r")) for number, line in numbered))
+        parsed = documents(self.path, ((number, line.removesuffix(b"\r")) for number, line in numbered))
         columns = self.reading.columns
-        return [columns.text_and_labels(where, one) for where, one in found]
+        return [columns.text_and_labels(where, document) for where, document in parsed]
 
 
-class Pairs(NamedTuple):
-    """Documents of another form than lines: they were taken apart when they were read."""
+class DocumentBlock(NamedTuple):
+    """Documents of any other format, parsed when they were read."""
 
-    held: list[tuple[str, list[str]]]
+    documents: list[tuple[str, list[str]]]
 
     def read(self) -> list[tuple[str, list[str]]]:
         """Return the text and the labels of each document."""
-        return self.held
+        return self.documents
 
 
 @dataclass
-class Found:
-    """What the first pass finds: how many documents there are and have each term, its occurrences, and the labels."""
+class TermCounts:
+    """Result of the first pass: number of documents, document frequency and occurrences per term, label names."""
 
     n_documents: int = 0
     frequency: Counter[str] = field(default_factory=Counter)
     occurrences: Counter[str] = field(default_factory=Counter)
     labels: set[str] = field(default_factory=set)
 
-    def add(self, other: Found) -> None:
-        """Take in what was found in another block."""
+    def add(self, other: TermCounts) -> None:
+        """Add the counts of another block."""
         self.n_documents += other.n_documents
         self.frequency.update(other.frequency)
         self.occurrences.update(other.occurrences)
@@ -83,26 +84,29 @@ class Found:
 
 
 @dataclass(frozen=True)
-class FindTerms:
-    """The first pass over a block."""
+class CountTerms:
+    """First pass over a block: count terms and collect labels."""
 
     text: TextFeatures
 
-    def __call__(self, block: Block | Pairs) -> Found:
-        """Count the documents of each term, and collect labels; occurrences only where terms are chosen by them."""
-        found = Found()
+    def __call__(self, block: LineBlock | DocumentBlock) -> TermCounts:
+        """Return the counts of a block; occurrences are counted only if `max_features` selects terms by them."""
+        counts = TermCounts()
         for text, labels in block.read():
             terms = self.text.terms_in(text)
-            found.n_documents += 1
-            found.frequency.update(set(terms))
-            found.labels.update(labels)
+            counts.n_documents += 1
+            counts.frequency.update(set(terms))
+            counts.labels.update(labels)
             if self.text.max_features is not None:
-                found.occurrences.update(terms)
-        return found
+                counts.occurrences.update(terms)
+        return counts
 
 
-class Part(NamedTuple):
-    """Rows of a block: values, features and lengths of X, labels and lengths of Y, and marks that were left out."""
+class VectorizedBlock(NamedTuple):
+    """Rows of a block: values, feature indices and row lengths of X; label indices and row lengths of Y.
+
+    `n_unknown` is the number of assignments of unknown labels left out.
+    """
 
     values: Array
     features: Array
@@ -112,8 +116,8 @@ class Part(NamedTuple):
     n_unknown: int
 
 
-class MakeRows:
-    """The second pass over a block."""
+class VectorizeBlock:
+    """Second pass over a block: compute its rows of X and Y."""
 
     def __init__(self, text: TextFeatures, names: Sequence[str]) -> None:
         self.text = text
@@ -121,8 +125,8 @@ class MakeRows:
             raise InputError("label names are not unique; labels cannot be matched by name")
         self.columns = index_names(names)
 
-    def __call__(self, block: Block | Pairs) -> Part:
-        """Weigh the terms of each document, and number its labels."""
+    def __call__(self, block: LineBlock | DocumentBlock) -> VectorizedBlock:
+        """Return TF-IDF features and label indices of the documents of a block."""
         read = block.read()
         X = self.text.transform([text for text, _ in read])
         known: list[list[int]] = []
@@ -131,9 +135,11 @@ class MakeRows:
             distinct = set(labels)
             known.append(sorted({self.columns[name] for name in distinct if name in self.columns}))
             n_unknown += sum(name not in self.columns for name in distinct)
-        marks = np.array([label for labels in known for label in labels], np.int32)
+        assignments = np.array([label for labels in known for label in labels], np.int32)
         lengths = np.array([len(labels) for labels in known], np.int64)
-        return Part(X.data, X.indices.astype(np.int32), np.diff(X.indptr).astype(np.int64), marks, lengths, n_unknown)
+        return VectorizedBlock(
+            X.data, X.indices.astype(np.int32), np.diff(X.indptr).astype(np.int64), assignments, lengths, n_unknown
+        )
 
 
 def convert_text(
@@ -142,23 +148,23 @@ def convert_text(
     *,
     text: TextFeatures | None = None,
     like: Dataset | None = None,
-    reading: Reading | None = None,
+    reading: DocumentReader | None = None,
     n_jobs: int = 1,
     progress: Progress = silent,
 ) -> None:
-    """Write JSON lines, a table or another form of texts as a store, the one that `load` and `save` would have made.
+    """Convert documents to a store, byte for byte the one that `load` and `save` would write.
 
     Parameters
     ----------
-    source : the file or folder
-    target : the new folder; one that holds the same data already stays
-    text : how text becomes features; learned from the file
-    like : the training set, whose features and labels a test set gets
-    reading : where the source keeps texts and labels
-    n_jobs : processes; no effect on the store
-    progress : told how much of the file is read, in each pass
+    source : file or folder of documents
+    target : path of the new store; an existing store with the same contents is kept
+    text : options of the text features; they are fitted on the source
+    like : training set whose features and labels are used, for a test set
+    reading : document reader, which names the columns of texts and labels
+    n_jobs : number of worker processes; it does not affect the store
+    progress : progress callback, called with the bytes read in each pass
     """
-    blocks = _Blocks(source, reading or Reading(), progress)
+    blocks = _BlockSource(source, reading or DocumentReader(), progress)
     if like is not None:
         if like.text is None or like.label_names is None:
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
@@ -167,27 +173,27 @@ def convert_text(
         form = blocks.reading.columns.unicode_normalization
         features = TextFeatures(unicode_normalization=form) if text is None else replace(text)
         text, names = _learn(blocks, features, n_jobs)
-        titles = titles_beside(source, names, form)
-    with scratch_folder(target) as aside, naming(target, aside):
-        with _Written(aside) as written:
-            for part in _each(MakeRows(text, names), blocks, n_jobs):
-                written.add(part)
-        write_store(written.dataset(source, text, names, titles), target, keep_same=True)
+        titles = read_title_file(source, names, form)
+    with temporary_folder(target) as folder, naming_target(target, folder):
+        with _RowFiles(folder) as rows:
+            for part in _map_blocks(VectorizeBlock(text, names), blocks, n_jobs):
+                rows.add(part)
+        write_store(rows.dataset(source, text, names, titles), target, keep_same=True)
 
 
-def _learn(blocks: _Blocks, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:
-    """Do the first pass: learn the terms and their weights, and the names of the labels."""
-    found = Found()
-    for one in _each(FindTerms(text), blocks, n_jobs):
-        found.add(one)
-    if not found.n_documents:
+def _learn(blocks: _BlockSource, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:
+    """Run the first pass: fit the text features and return them with the sorted label names."""
+    total = TermCounts()
+    for counts in _map_blocks(CountTerms(text), blocks, n_jobs):
+        total.add(counts)
+    if not total.n_documents:
         raise InputError(f"{blocks.source}: holds no documents")
-    text.learn(found.frequency, found.occurrences, found.n_documents)
-    return text, sorted(found.labels)
+    text.learn(total.frequency, total.occurrences, total.n_documents)
+    return text, sorted(total.labels)
 
 
-class _Written:
-    """Rows as they come, in raw files of a folder, and the data set that they make in the end."""
+class _RowFiles:
+    """Rows of X and Y, appended to raw files of a folder and memory-mapped as a data set in the end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -195,7 +201,7 @@ class _Written:
         self._opened = ExitStack()
         self._n_unknown = 0
 
-    def __enter__(self) -> _Written:
+    def __enter__(self) -> _RowFiles:
         for name in ("values", "features", "n_features", "labels", "n_labels"):
             self._streams[name] = self._opened.enter_context(open(self._folder / name, "wb"))
         return self
@@ -203,14 +209,14 @@ class _Written:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def add(self, part: Part) -> None:
+    def add(self, part: VectorizedBlock) -> None:
         """Append the rows of a block."""
         for name, stream in self._streams.items():
             stream.write(getattr(part, name).data)
         self._n_unknown += part.n_unknown
 
     def dataset(self, source: PathLike, text: TextFeatures, names: list[str], titles: list[str] | None) -> Dataset:
-        """Return all rows, mapped from the files."""
+        """Return all rows as a data set of memory-mapped arrays."""
         indptr = {
             name: np.concatenate([[0], np.cumsum(self._map(name, np.int64))]) for name in ("n_features", "n_labels")
         }
@@ -218,9 +224,9 @@ class _Written:
         if not n_samples:
             raise InputError(f"{source}: holds no documents")
         assert text.terms_ is not None
-        X = (self._map("values", np.float32), self._wide("features"), indptr["n_features"])
-        marks = self._wide("labels")
-        Y = (np.ones(marks.size, np.float32), marks, indptr["n_labels"])
+        X = (self._map("values", np.float32), self._map_indices("features"), indptr["n_features"])
+        assignments = self._map_indices("labels")
+        Y = (np.ones(assignments.size, np.float32), assignments, indptr["n_labels"])
         return Dataset(
             assemble(*X, (n_samples, len(text.terms_))),
             assemble(*Y, (n_samples, len(names))),
@@ -236,8 +242,8 @@ class _Written:
         path = self._folder / name
         return np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
 
-    def _wide(self, name: str) -> Array:
-        """Map indices; more than 32 bits can count are copied to a wider file, not to memory."""
+    def _map_indices(self, name: str) -> Array:
+        """Memory-map indices; if there are too many for int32 pointers, widen them to int64 on disk."""
         narrow = self._map(name, np.int32)
         if narrow.size <= LARGEST:
             return narrow
@@ -247,76 +253,76 @@ class _Written:
         return self._map(f"{name}-wide", np.int64)
 
 
-_work: Any = None  # what a worker process does with blocks
+_work: Any = None  # the pass that a worker process applies to blocks
 
 
-def _begin(work: Any) -> None:
+def _set_work(work: Any) -> None:
     global _work
     _work = work
 
 
-def _do(block: Block | Pairs) -> Any:
+def _run_work(block: LineBlock | DocumentBlock) -> Any:
     return _work(block)
 
 
-def _each(work: Callable[[Any], Any], blocks: _Blocks, n_jobs: int) -> Iterator[Any]:
-    """Yield what a pass makes of each block, in the order of the file; few blocks are held at a time."""
+def _map_blocks(work: Callable[[Any], Any], blocks: _BlockSource, n_jobs: int) -> Iterator[Any]:
+    """Yield the result of a pass for each block, in file order; at most 2 * n_jobs blocks are in flight."""
     if n_jobs == 1:
         yield from map(work, blocks)
         return
     with _processes(n_jobs, work) as pool:
-        waiting: deque[Future[Any]] = deque()
+        pending: deque[Future[Any]] = deque()
         for block in blocks:
-            waiting.append(pool.submit(_do, block))
-            if len(waiting) > 2 * n_jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(_run_work, block))
+            if len(pending) > 2 * n_jobs:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 @contextmanager
 def _processes(n_jobs: int, work: Any) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_begin, initargs=(work,))
+    pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_set_work, initargs=(work,))
     try:
         yield pool
     except BrokenExecutor as error:
-        raise UnmissedError("a process was killed (out of memory?); fewer --jobs need less") from error
+        raise UnmissedError("a worker process was killed, probably out of memory; use fewer --jobs") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)
-class _Blocks:
-    """A source in blocks, as often as it is gone over."""
+class _BlockSource:
+    """A source as blocks; each iteration reads it again."""
 
     source: PathLike
-    reading: Reading
+    reading: DocumentReader
     progress: Progress
 
     def __iter__(self) -> Iterator[Any]:
-        return self._lines() if form_of(self.source) == "json" else self._pairs()
+        return self._lines() if format_of(self.source) == "json" else self._documents()
 
-    def _lines(self) -> Iterator[Block]:
-        """Give a file in blocks of whole lines."""
+    def _lines(self) -> Iterator[LineBlock]:
+        """Yield a JSON lines file in blocks of complete lines."""
         first, kept = 1, bytearray()
         for buffer, end, _ in line_blocks(self.source, self.progress, encoding=self.reading.columns.encoding):
             kept += buffer[:end]
             if len(kept) >= _BLOCK:
-                yield Block(str(self.source), first, bytes(kept), self.reading)
+                yield LineBlock(str(self.source), first, bytes(kept), self.reading)
                 first += kept.count(b"\n")
                 kept.clear()
         if kept:
-            yield Block(str(self.source), first, bytes(kept), self.reading)
+            yield LineBlock(str(self.source), first, bytes(kept), self.reading)
 
-    def _pairs(self) -> Iterator[Pairs]:
-        """Give documents, some millions of characters at a time."""
+    def _documents(self) -> Iterator[DocumentBlock]:
+        """Yield documents of other formats in blocks of about `_BLOCK` characters."""
         held: list[tuple[str, list[str]]] = []
         size = 0
         for text, labels in self.reading.pairs(self.source, self.progress):
             held.append((text, labels))
             size += len(text) + 64 * (1 + len(labels))
             if size >= _BLOCK:
-                yield Pairs(held)
+                yield DocumentBlock(held)
                 held, size = [], 0
         if held:
-            yield Pairs(held)
+            yield DocumentBlock(held)

@@ -1,4 +1,4 @@
-"""Lists of names: as two plain arrays for an archive, and as the files that stand beside a data file."""
+"""Lists of names: packed into two arrays for an archive, and stored in sidecar files next to a data file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unmissed.matrices import rises
 
 
 def pack_names(prefix: str, names: Sequence[str] | None) -> dict[str, npt.NDArray[Any]]:
-    """Turn names into `<prefix>_utf8` (all bytes, end to end) and `<prefix>_ends` (where each name ends)."""
+    """Return `<prefix>_utf8` (the concatenated UTF-8 bytes) and `<prefix>_ends` (the end offset of each name)."""
     if names is None:
         return {}
     check_strings(prefix, names)
@@ -29,33 +29,33 @@ def pack_names(prefix: str, names: Sequence[str] | None) -> dict[str, npt.NDArra
 
 
 def unpack_names(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> list[str] | None:
-    """Turn the two arrays of `pack_names` back into names; None where they are not there."""
+    """Return the names packed by `pack_names`, or None if the arrays do not exist."""
     if f"{prefix}_ends" not in arrays:
         return None
     utf8, ends = arrays.get(f"{prefix}_utf8"), arrays[f"{prefix}_ends"]
     if utf8 is None or utf8.dtype != np.uint8 or ends.dtype != np.int64 or utf8.ndim != 1 or ends.ndim != 1:
-        raise InputError(f"the stored {prefix} are damaged: their arrays are not those that were written")
+        raise InputError(f"the stored {prefix} are damaged: their arrays have the wrong type")
     if (ends.size and ends[0] < 0) or not rises(ends) or utf8.size != (int(ends[-1]) if ends.size else 0):
-        raise InputError(f"the stored {prefix} are damaged: a name ends before it begins, or not in the text")
-    whole, places = utf8.tobytes(), [0, *ends.tolist()]
+        raise InputError(f"the stored {prefix} are damaged: their end offsets are inconsistent")
+    content, positions = utf8.tobytes(), [0, *ends.tolist()]
     try:
-        text = whole.decode()
-        if len(text) == len(whole):  # ASCII, where bytes and letters have the same places
-            return [text[begin:end] for begin, end in pairwise(places)]
-        return [whole[begin:end].decode() for begin, end in pairwise(places)]
+        text = content.decode()
+        if len(text) == len(content):  # ASCII: byte offsets are character offsets
+            return [text[begin:end] for begin, end in pairwise(positions)]
+        return [content[begin:end].decode() for begin, end in pairwise(positions)]
     except UnicodeDecodeError as error:
         raise InputError(f"the stored {prefix} are damaged: {error}") from error
 
 
-def names_beside(path: str | os.PathLike[str], filename: str, n: int, form: str = "nfc") -> list[str] | None:
-    """Read `filename` in the folder of `path`, one name a line, if it is there and has `n` lines.
+def read_name_files(path: str | os.PathLike[str], filename: str, n: int, form: str = "nfc") -> list[str] | None:
+    """Read `filename`, one name per line, in the folder of `path`; None if it does not exist or has not `n` lines.
 
-    Names get the normal form `form`, unless two of them would become one: each has a column of its own.
+    Names are normalized to the Unicode form `form`, unless this would make two of them equal.
     """
-    beside = Path(path).parent / filename
-    if not beside.is_file():
+    sidecar = Path(path).parent / filename
+    if not sidecar.is_file():
         return None
-    names = read_text(beside).split("\n")
+    names = read_text(sidecar).split("\n")
     if names[-1] == "":
         names.pop()
     if len(names) != n:
@@ -65,38 +65,38 @@ def names_beside(path: str | os.PathLike[str], filename: str, n: int, form: str 
     return normalized if len(set(normalized)) == len(set(names)) else names
 
 
-def write_names_beside(path: str | os.PathLike[str], filename: str, names: Sequence[str] | None) -> None:
-    """Write `filename` into the folder of `path`; a file that says something else is not overwritten."""
+def write_name_files(path: str | os.PathLike[str], filename: str, names: Sequence[str] | None) -> None:
+    """Write `filename` into the folder of `path`; raise InputError if it exists with other names."""
     if names is None:
         return
-    beside = Path(path).parent / filename
+    sidecar = Path(path).parent / filename
     for number, name in enumerate(names):
         if "\n" in name or name.endswith("\r"):
-            raise InputError(f"name {number}, {name!r}, cannot stand in {beside}: it holds a line break")
+            raise InputError(f"name {number}, {name!r}, cannot be written to {sidecar}: it contains a line break")
     text = "".join(f"{name}\n" for name in names)
-    if beside.exists():
-        if read_text(beside) != text:
-            raise InputError(f"{beside}: exists already with other names; write into another folder")
+    if sidecar.exists():
+        if read_text(sidecar) != text:
+            raise InputError(f"{sidecar}: exists already with other names; write into another folder")
         return
-    write_text(beside, text)
+    write_text(sidecar, text)
 
 
-def titles_beside(path: str | os.PathLike[str] | Any, names: Sequence[str], form: str = "nfc") -> list[str] | None:
-    """Read readable names from `label_names.tsv` (identifier, tab, name) beside `path`, if it is there.
+def read_title_file(path: str | os.PathLike[str] | Any, names: Sequence[str], form: str = "nfc") -> list[str] | None:
+    """Return the title of each label from `label_names.tsv` (identifier, tab, title) next to `path`, or None.
 
-    Both get the normal form `form`, which `names` have.
+    Identifiers and titles are normalized to the Unicode form `form`, as `names` are.
     """
-    if not isinstance(path, str | os.PathLike):  # a data frame lies nowhere
+    if not isinstance(path, str | os.PathLike):  # a data frame has no folder
         return None
-    beside = Path(path).parent / "label_names.tsv"
-    if not beside.is_file():
+    sidecar = Path(path).parent / "label_names.tsv"
+    if not sidecar.is_file():
         return None
     titles: dict[str, str] = {}
-    for number, line in enumerate(read_text(beside).split("\n"), start=1):
+    for number, line in enumerate(read_text(sidecar).split("\n"), start=1):
         if not line.strip():
             continue
         identifier, tab, title = normalize(line, form).removesuffix("\r").partition("\t")
         if not tab:
-            raise InputError(f"{beside}:{number}: expected an identifier, a tab and a name")
+            raise InputError(f"{sidecar}:{number}: expected an identifier, a tab and a name")
         titles[identifier] = title
     return [titles.get(name, name) for name in names]

@@ -1,4 +1,4 @@
-"""What the paper prints: its main table (PSP, PSnDCG) and its figure of plain metrics (P, nDCG), data set by data set.
+"""Published results of the paper: its main table (PSP, PSnDCG) and its figure of P@k and nDCG@k, per data set.
 
 Schultheis, Qaraei, Gupta and Babbar, "Unbiased Loss Functions for Extreme Classification With Missing Labels" (2020).
 """
@@ -11,9 +11,9 @@ TABLE = "main table"
 FIGURE = "figure of P@k and nDCG@k"
 
 COLUMNS = ("PW-DiSMEC", "SLEEC", "LEML", "PfastXML", "Parabel", "(P)PD-Sparse", "DiSMEC", "ProXML")
-_DRAWN = ("PW-DiSMEC", "DiSMEC", "SLEEC", "PfastXML")
+_FIGURE_COLUMNS = ("PW-DiSMEC", "DiSMEC", "SLEEC", "PfastXML")
 
-CONTENDERS = {
+METHOD_SPECS = {
     "PW-DiSMEC": ("pw-dismec:weighting=tail",),
     "SLEEC": ("sleec",),
     "LEML": ("leml",),
@@ -23,9 +23,9 @@ CONTENDERS = {
     "DiSMEC": ("dismec",),
     "ProXML": ("proxml",),
 }
-"""Our contenders for each column; the paper does not say which of the two its (P)PD-Sparse is for which data set."""
+"""Method specs for each column; the paper does not say whether (P)PD-Sparse is PD-Sparse or PPD-Sparse."""
 
-_PRINTED = """
+_TABLE_VALUES = """
 EURLex-4K
 PSP@1    44.9 35.4 24.1 39.9 37.7 38.2 41.2 45.2
 PSP@3    49.2 39.8 27.2 43.0 44.7 42.7 45.4 48.2
@@ -63,7 +63,7 @@ PSP@5    35.2 26.0 2.4 29.3 34.1 34.7 34.2 35.1
 PSnDCG@3 31.9 22.6 2.2 27.9 28.4 - 28.8 31.7
 PSnDCG@5 32.9 24.4 2.3 28.6 29.9 - 30.7 32.6
 """
-_PLAIN = """
+_FIGURE_VALUES = """
 EURLex-4K
 P@1    84.03 82.93 79.2 72.1
 P@3    70.54 70.54 64.3 63.1
@@ -100,23 +100,23 @@ NOTES = {
     "Wikipedia-500K": "The figure's nDCG@3 and nDCG@5 of DiSMEC are, to the digit, those of Amazon-670K.",
     "Amazon-670K": "The figure prints two values for PfastXML at 1: P@1 36.3 and nDCG@1 35.3.",
 }
-"""What a reader of the printed figures should know."""
+"""Inconsistencies in the published values."""
 
 
-class Printed(NamedTuple):
-    """A figure in percent as the paper prints it, its column there, and where it stands."""
+class PublishedFigure(NamedTuple):
+    """A published value in percent: its metric, its column, and its position in the paper."""
 
     metric: str
     column: str
     value: float
-    place: str
+    position: str
 
 
-def printed_for(name: str) -> list[Printed]:
-    """Return all figures that the paper prints for a data set of the catalogue."""
+def published_figures(name: str) -> list[PublishedFigure]:
+    """Return all published values for a data set of the catalog."""
     return [
-        Printed(metric, column, float(value), place)
-        for text, columns, place in ((_PRINTED, COLUMNS, TABLE), (_PLAIN, _DRAWN, FIGURE))
+        PublishedFigure(metric, column, float(value), position)
+        for text, columns, position in ((_TABLE_VALUES, COLUMNS, TABLE), (_FIGURE_VALUES, _FIGURE_COLUMNS, FIGURE))
         for metric, values in _rows(text, name)
         for column, value in zip(columns, values, strict=True)
         if value != "-"
@@ -124,11 +124,11 @@ def printed_for(name: str) -> list[Printed]:
 
 
 def _rows(text: str, name: str) -> list[tuple[str, list[str]]]:
-    """Return the rows that stand under a name, up to the next one."""
-    found, inside = [], False
+    """Return the rows below a data set's name, up to the next name."""
+    rows, inside = [], False
     for line in text.strip().splitlines():
         metric, *values = line.split()
         inside = metric == name if not values else inside
         if inside and values:
-            found.append((metric, values))
-    return found
+            rows.append((metric, values))
+    return rows

@@ -1,4 +1,4 @@
-"""Which file holds what: `load` and `load_labels` look at a path, read it, and match it to the training set."""
+"""`load`, `save` and `load_labels`: detect the format of a path, read it, and align it with the training set."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.archive import is_archive
-from unmissed.data.columns import Columns
 from unmissed.data.dataset import Dataset, Origin
-from unmissed.data.documents import Reading, Source, binarize, name_of
-from unmissed.data.forms import JSON, form_of, holds_text
-from unmissed.data.names import names_beside, titles_beside
-from unmissed.data.npz import read_pair, split_pair, write_npz
+from unmissed.data.documents import DocumentReader, Source, binarize, name_of
+from unmissed.data.formats import JSON, format_of, holds_text
+from unmissed.data.names import read_name_files, read_title_file
+from unmissed.data.readers.npz import read_pair, split_pair, write_npz
+from unmissed.data.readers.xmc_text import read_xmc, write_xmc
 from unmissed.data.store import open_labels, open_store, write_store
 from unmissed.data.streams import bare_suffix
+from unmissed.data.table_columns import Columns
 from unmissed.data.text import TextFeatures
 from unmissed.data.unicode import find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
-from unmissed.data.xmc_text import read_xmc, write_xmc
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 PathLike = str | os.PathLike[str]
 
-__all__ = ["holds_text", "load", "load_labels", "read_texts", "save", "target_form"]
+__all__ = ["holds_text", "load", "load_labels", "read_texts", "save", "target_format"]
 
 
 def load(
@@ -44,37 +44,38 @@ def load(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> Dataset:
-    """Read a data set: XMC text, a store folder, a pair of `.npz` files, or texts with labels.
+    """Load a data set from XMC text, a store, a pair of `.npz` files, or documents with labels.
 
-    Texts come from JSON lines, CSV, TSV, Parquet (with pyarrow), a folder of texts with files of tags, or a data frame.
+    Documents come from JSON lines, CSV, TSV, Parquet (with pyarrow), a folder of text and tag files, or a data frame.
 
     Parameters
     ----------
-    path : the file or folder, or a data frame; for a pair of scipy's files `X.npz,Y.npz`
-    like : the training set. Text goes through its text features, labels are matched to its label names (unknown ones
-        are left out and counted in `n_unknown_labels`), and sizes must agree.
-    text : how texts become features; fitted on this file, unless it is fitted already; scikit-learn's TfidfVectorizer
-        is taken, too. Or the column of the texts
-    labels : the column of the labels, short for `columns=Columns(labels=...)`
-    columns : where a table, or JSON lines, keep texts, labels and ids, and what stands between labels
-    header, one_based : for XMC text: whether the first line holds the sizes, whether indices begin with 1. A table
-        without a header has columns 1, 2, 3 and so on
+    path : file, folder or data frame; `X.npz,Y.npz` for a pair of scipy's files
+    like : training set. Its text features transform the texts, and labels are matched by name to its labels: unknown
+        labels are left out and counted in `n_unknown_labels`. Sizes must agree.
+    text : text features, fitted on this file unless they are fitted already; scikit-learn's TfidfVectorizer is
+        accepted. A string is the name of the text column
+    labels : name of the label column, short for `columns=Columns(labels=...)`
+    columns : names of the columns of texts, labels and ids, and the label separator
+    header, one_based : for XMC text: whether the first line holds the sizes, whether indices start at 1. Columns of a
+        table without a header are named 1, 2, 3, ...
+    progress : progress callback
     """
-    form = form_of(path)
+    source_format = format_of(path)
     columns = _columns(columns, text, labels)
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)
     if holds_text(path):
         features = None if isinstance(text, str) else text
-        dataset = _load_texts(path, like, features, Reading(columns, header), progress)
-    elif form == "xmc":
+        dataset = _load_texts(path, like, features, DocumentReader(columns, header), progress)
+    elif source_format == "xmc":
         dataset = _load_xmc(path, like, header, one_based, columns.unicode_normalization, progress)
-    elif form == "npz":
+    elif source_format == "npz":
         dataset = read_pair(_pair(path), columns.unicode_normalization)
     else:
         dataset = open_store(path)
     if like is not None:
-        return dataset if holds_text(path) else _match(path, dataset, like)
+        return dataset if holds_text(path) else _align(path, dataset, like)
     if isinstance(path, str | os.PathLike):
         options = {"header": header, "one_based": one_based, "columns": dataclasses.asdict(columns)}
         vars(dataset)["origin"] = Origin(_absolute(path), options)
@@ -82,45 +83,47 @@ def load(
 
 
 def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Progress = silent) -> Dataset:
-    """Read a data set from where it was read before, in the same way; texts through features that are fitted."""
+    """Load a data set again from its origin, with the same options; `text` has the fitted text features."""
     options = dict(origin.options)
     try:
-        columns = Columns(**{"unicode_normalization": "none", **options.pop("columns", {})})  # older runs do not say
+        columns = Columns(**{"unicode_normalization": "none", **options.pop("columns", {})})  # absent in older runs
         header, one_based = bool(options.pop("header", True)), bool(options.pop("one_based", False))
     except TypeError as error:
-        raise InputError(f"{origin.path}: was read with columns that are not known: {error}") from error
+        raise InputError(f"{origin.path}: was read with unknown column options: {error}") from error
     if options:
-        raise InputError(f"{origin.path}: was read with an option that is not known, {min(options)!r}")
+        raise InputError(f"{origin.path}: was read with the unknown option {min(options)!r}")
     return load(origin.path, text=text, columns=columns, header=header, one_based=one_based, progress=progress)
 
 
 def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:
-    """Write a data set in the form that the path names: `.txt` (also `.gz`, `.xz`), `X.npz,Y.npz`, or a store folder.
+    """Write a data set in the format of the path: `.txt` (also `.gz`, `.xz`), `X.npz,Y.npz`, or a store folder.
 
-    Nothing that exists is overwritten: it stays if it holds the same, and is refused if not.
+    Existing files are never overwritten: equal contents are kept, others raise InputError.
     """
-    form = target_form(path)
-    if form == "json":
+    file_format = target_format(path)
+    if file_format == "json":
         raise InputError(f"{path}: JSON lines hold texts, and a data set holds features; convert the file of the texts")
-    if form == "npz":
+    if file_format == "npz":
         write_npz(dataset, _pair(path))
-    elif form == "xmc":
+    elif file_format == "xmc":
         write_xmc(dataset, path, keep_same=True, progress=progress)
     else:
         write_store(dataset, path, keep_same=True)
 
 
-def target_form(path: PathLike) -> str:
-    """Return the form in which `save` would write to this path, or say why it would not."""
+def target_format(path: PathLike) -> str:
+    """Return the format in which `save` would write to this path; raise InputError if it would not."""
     pair, suffix = split_pair(path), bare_suffix(path)
     if pair is None and suffix not in (".txt", "", *JSON):
         raise InputError(
             f"{path}: cannot write {suffix}; expected a folder, .txt, .jsonl, both also .gz or .xz, or 'X.npz,Y.npz'"
         )
-    for place in pair or (Path(path),):
+    for position in pair or (Path(path),):
         is_store = pair is None and suffix == ""
-        if place.exists() and not is_archive(place) if is_store else place.is_dir():  # else its content is compared
-            raise InputError(f"{place}: exists already; remove it or choose another name")
+        if (
+            position.exists() and not is_archive(position) if is_store else position.is_dir()
+        ):  # else its content is compared
+            raise InputError(f"{position}: exists already; remove it or choose another name")
     if pair is not None:
         return "npz"
     return {".txt": "xmc", "": "store"}.get(suffix, "json")
@@ -137,43 +140,43 @@ def load_labels(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[sparse.csr_matrix, list[str] | None, int]:
-    """Read Y alone, its label names, and how many label marks were left out because `like_names` does not know them.
+    """Return Y, its label names, and the number of assignments left out because `like_names` lacks their label.
 
-    With `keep_unknown` these marks stay: their labels get columns behind those of `like_names`, sorted by name.
+    With `keep_unknown`, these assignments are kept: their columns follow those of `like_names`, sorted by name.
     """
-    form = form_of(path)
+    source_format = format_of(path)
     columns = columns or Columns()
     if holds_text(path):
-        label_lists, _ = Reading(columns, header).label_lists(path, progress)
+        label_lists, _ = DocumentReader(columns, header).label_lists(path, progress)
         return binarize(label_lists, like_names, keep_unknown=keep_unknown)
-    wanted = n_labels if like_names is None else len(like_names)
-    n_missing = 0  # what was left out when a store was made
-    if form == "xmc":
-        _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=wanted, progress=progress)
-        names = names_beside(path, "labels.txt", Y.shape[1], columns.unicode_normalization)
-    elif form == "npz":
+    n_columns = n_labels if like_names is None else len(like_names)
+    n_missing = 0  # assignments left out when a store was written
+    if source_format == "xmc":
+        _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=n_columns, progress=progress)
+        names = read_name_files(path, "labels.txt", Y.shape[1], columns.unicode_normalization)
+    elif source_format == "npz":
         dataset = read_pair(_pair(path), columns.unicode_normalization)
         Y, names = dataset.Y, dataset.label_names
     else:
         Y, names, n_missing = open_labels(path)
     if keep_unknown and names is not None and like_names is not None:
         known = index_names(like_names)
-        found = {names[label] for label in np.unique(Y.indices)}
-        like_names = [*like_names, *sorted(name for name in found if find_name(known, name) < 0)]
-        wanted = len(like_names)
-    Y, n_unknown = _match_labels(path, Y, names, like_names, wanted)
+        present = {names[label] for label in np.unique(Y.indices)}
+        like_names = [*like_names, *sorted(name for name in present if find_name(known, name) < 0)]
+        n_columns = len(like_names)
+    Y, n_unknown = _align_labels(path, Y, names, like_names, n_columns)
     return Y, names if like_names is None else like_names, n_missing + n_unknown
 
 
 def read_texts(path: Source, progress: Progress = silent, *, columns: Columns | None = None) -> list[str]:
-    """Read the texts of JSON lines or a table; their labels need not be there."""
+    """Return the texts of JSON lines or a table; labels are not required."""
     if not holds_text(path):
         raise InputError(f"{path}: holds no texts; expected JSON lines ({', '.join(JSON)}, also .gz or .xz) or a table")
-    return list(Reading(columns or Columns()).texts_and_ids(path, progress)[0])
+    return list(DocumentReader(columns or Columns()).texts_and_ids(path, progress)[0])
 
 
 def _columns(columns: Columns | None, text: Any, labels: str | None) -> Columns:
-    """Return the columns with those that were named apart."""
+    """Return `columns` with the text and label columns that were given as separate arguments."""
     named = {"text": text} if isinstance(text, str) else {}
     if labels is not None:
         named["labels"] = labels
@@ -187,7 +190,7 @@ def _pair(path: PathLike) -> tuple[Path, Path]:
 
 
 def _absolute(path: PathLike) -> str:
-    """Return a path, or a pair of paths, that means the same in any working directory."""
+    """Return a path, or a pair of paths, as absolute paths."""
     return ",".join(str(one.absolute()) for one in split_pair(path) or (Path(path),))
 
 
@@ -205,22 +208,20 @@ def _load_xmc(
     return Dataset(
         X,
         Y,
-        label_names=names_beside(path, "labels.txt", Y.shape[1], normalization),
-        feature_names=names_beside(path, "features.txt", X.shape[1], normalization),
+        label_names=read_name_files(path, "labels.txt", Y.shape[1], normalization),
+        feature_names=read_name_files(path, "features.txt", X.shape[1], normalization),
         trusted=True,
     )
 
 
 def _load_texts(
-    path: Source, like: Dataset | None, text: TextFeatures | None, reading: Reading, progress: Progress
+    path: Source, like: Dataset | None, text: TextFeatures | None, reading: DocumentReader, progress: Progress
 ) -> Dataset:
     if like is not None:
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
-    texts, label_lists, figures = reading.texts_and_labels(
-        path, progress
-    )  # each text is let go once its terms are counted
+    texts, label_lists, counts = reading.texts_and_labels(path, progress)  # an iterator: texts are not held in memory
     if text is not None and text.is_fitted:
         X = text.transform(texts)
     else:
@@ -234,23 +235,23 @@ def _load_texts(
         label_names=names,
         feature_names=text.terms_,
         label_titles=(
-            titles_beside(path, names, reading.columns.unicode_normalization) if like is None else like.label_titles
+            read_title_file(path, names, reading.columns.unicode_normalization) if like is None else like.label_titles
         ),
         text=text,
         n_unknown_labels=n_unknown,
         trusted=True,
     )
-    vars(dataset)["documents"] = figures
+    vars(dataset)["documents"] = counts
     return dataset
 
 
-def _match(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
-    """Give a data set the training set's columns, or say why it cannot have them."""
+def _align(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
+    """Return a data set with the columns of the training set; raise InputError if they do not match."""
     if dataset.n_features != like.n_features:
         raise InputError(f"{path}: has {dataset.n_features} features; the training set has {like.n_features}")
     if dataset.feature_names and like.feature_names and dataset.feature_names != like.feature_names:
         raise InputError(f"{path}: its features have other names than those of the training set")
-    Y, n_unknown = _match_labels(path, dataset.Y, dataset.label_names, like.label_names, like.n_labels)
+    Y, n_unknown = _align_labels(path, dataset.Y, dataset.label_names, like.label_names, like.n_labels)
     return Dataset(
         dataset.X,
         Y,
@@ -263,14 +264,14 @@ def _match(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
     )
 
 
-def _match_labels(
+def _align_labels(
     path: PathLike,
     Y: sparse.csr_matrix,
     names: Sequence[str] | None,
     like_names: Sequence[str] | None,
     n_labels: int | None,
 ) -> tuple[sparse.csr_matrix, int]:
-    """Put Y's columns into the order of `like_names`; returns it and the number of marks left out."""
+    """Return Y with the columns of `like_names`, and the number of label assignments left out."""
     if names is None or like_names is None or names == like_names:
         if n_labels is not None and Y.shape[1] != n_labels:
             raise InputError(f"{path}: has {Y.shape[1]} labels; the training set has {n_labels}")

@@ -1,4 +1,4 @@
-"""The store: a data set as a folder of `.npy` files and a manifest, opened memory-mapped."""
+"""The store: a data set as a folder of `.npy` files and a manifest, memory-mapped when opened."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def write_store(dataset: Dataset, path: str | os.PathLike[str], *, keep_same: bool = False) -> None:
-    """Write a data set as a new folder; it appears whole or not at all.
+    """Write a data set as a new folder, atomically.
 
-    An existing folder is refused; with `keep_same`, a store of the same data stays.
+    An existing folder raises InputError; with `keep_same`, a store with the same contents is kept.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, matrix in (("X", dataset.X), ("Y", dataset.Y)):
@@ -51,10 +51,10 @@ def write_store(dataset: Dataset, path: str | os.PathLike[str], *, keep_same: bo
 
 
 def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> Dataset:
-    """Open a data set's folder; matrices stay on the disk, memory-mapped.
+    """Open a store as a data set with memory-mapped matrices.
 
-    Indices, pointers and values are looked at once, at the speed of memory. With `verify` every file is compared with
-    its checksum too, and the whole with the digest of what was written.
+    Indices, pointers and values are validated. With `verify`, the checksum of every file and the digest of the data set
+    are compared, too.
     """
     manifest, arrays, (n_samples, n_features, n_labels) = _open(path, verify)
     with _damage_of(path):
@@ -70,14 +70,14 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> Dataset
         )
         digest = manifest["digest"]
         if not isinstance(digest, str) or (verify and dataset.digest != digest):
-            raise InputError("it is not what its digest says")
-    vars(dataset)["digest"] = digest  # what the property would compute
+            raise InputError("its contents do not match its digest")
+    vars(dataset)["digest"] = digest  # the value that the property would compute
     vars(dataset)["store"] = Path(path).absolute()
     return dataset
 
 
 def open_labels(path: str | os.PathLike[str]) -> tuple[sparse.csr_matrix, list[str] | None, int]:
-    """Open Y, the label names and `n_unknown_labels` of a data set's folder; its features are not looked at."""
+    """Return Y, the label names and `n_unknown_labels` of a store, without opening its features."""
     manifest, arrays, (n_samples, _, n_labels) = _open(path, False)
     with _damage_of(path):
         names = unpack_names("label_names", arrays)
@@ -101,7 +101,7 @@ def _open(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], A
 
 @contextmanager
 def _damage_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of which store something is wrong."""
+    """Add the path of the store to errors."""
     try:
         yield
     except KeyError as error:

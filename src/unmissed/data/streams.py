@@ -1,4 +1,4 @@
-"""Bytes of plain, gzip and xz files in blocks of whole lines, whatever way the lines end."""
+"""Reading of plain, gzip and xz text files in blocks of complete lines, and writing of compressed files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from unmissed.data.encodings import UTF8, Recoded, marked_encoding, other_encoding
+from unmissed.data.encodings import UTF8, TranscodingReader, marked_encoding, other_encoding
 from unmissed.errors import InputError
 from unmissed.files import open_regular
 from unmissed.progress import Progress, silent
-from unmissed.writing import file_aside, make_folder
+from unmissed.writing import atomic_file, make_folder
 
-CHUNK = 1 << 19  # bytes read at a time; what is made of them stays in the processor's cache
-LONGEST = 1 << 28  # bytes of a line; a small compressed file could hold one without end
+CHUNK = 1 << 19  # bytes per read; a chunk and its parsed values fit into the CPU cache
+LONGEST = 1 << 28  # maximum length of a line, in bytes; bounds the memory that a compressed file can claim
 COMPRESSIONS = (".gz", ".xz")
 _GZIP_MAGIC = b"\x1f\x8b"
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _BOM = b"\xef\xbb\xbf"
-_FOREIGN_MARKS = {
+_UNSUPPORTED_MAGIC = {
     b"BZh": "bzip2",
     b"PK\x03\x04": "zip",
     b"\x28\xb5\x2f\xfd": "zstandard",
@@ -31,7 +31,7 @@ _FOREIGN_MARKS = {
 
 
 def bare_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the suffix that names the format: `.txt` for both `a.txt` and `a.txt.gz`."""
+    """Return the suffix without compression: `.txt` for both `a.txt` and `a.txt.gz`."""
     path = Path(path)
     return (Path(path.stem).suffix if path.suffix.lower() in COMPRESSIONS else path.suffix).lower()
 
@@ -39,32 +39,31 @@ def bare_suffix(path: str | os.PathLike[str]) -> str:
 def line_blocks(
     path: str | os.PathLike[str], progress: Progress = silent, *, encoding: str = UTF8
 ) -> Iterator[tuple[bytearray, int, float]]:
-    """Give a file in blocks of whole lines: a buffer, how many of its bytes are the block, the share of the file read.
+    """Yield a file in blocks of complete lines: a buffer, the number of valid bytes, the fraction of the file read.
 
-    Each block ends with a newline; the buffer is used again for the next one. Gzip and xz are unpacked, a byte-order
-    mark at the beginning is left out, a missing last newline put in. Lines longer than a block make the buffer grow.
-    Text in another encoding is given as UTF-8.
-    An empty file, a truncated or damaged one and one in another encoding are refused with the line reached.
+    Each block ends with a newline, and the buffer is reused for the next block. Gzip and xz are decompressed, other
+    encodings are transcoded to UTF-8, a leading byte-order mark is removed, and a missing final newline is added. The
+    buffer grows for lines longer than a block. Empty, truncated or damaged files raise InputError with the line number.
     """
     buffer = bytearray(2 * CHUNK)
-    filled = 0  # bytes in the buffer, all of one unfinished line
+    filled = 0  # bytes of the incomplete last line in the buffer
     first, number = True, 1
     with _open(path) as (packed, raw, size, kind):
-        stream = packed if encoding == UTF8 else Recoded(packed, encoding, path)
+        stream = packed if encoding == UTF8 else TranscodingReader(packed, encoding, path)
         while True:
             if filled > LONGEST:
                 raise InputError(f"{path}:{number}: a line of more than {LONGEST} bytes; is this another format?")
             if len(buffer) - filled < CHUNK:
                 buffer = buffer[:filled] + bytearray(len(buffer))
             try:
-                with memoryview(buffer) as view, view[filled : filled + CHUNK] as room:
-                    n_read = stream.readinto(room)
+                with memoryview(buffer) as view, view[filled : filled + CHUNK] as free:
+                    n_read = stream.readinto(free)
             except EOFError as error:
                 raise InputError(f"{path}:{_line_reached(path)}: the {kind} file is truncated here") from error
             except (OSError, zlib.error, lzma.LZMAError) as error:
                 raise InputError(f"{path}:{_line_reached(path)}: the {kind} file is damaged here: {error}") from error
             if first:
-                n_read -= _strip_mark(path, buffer, n_read)
+                n_read -= _strip_byte_order_mark(path, buffer, n_read)
                 first = False
             if n_read == 0:
                 break
@@ -84,7 +83,7 @@ def line_blocks(
 def lines(
     path: str | os.PathLike[str], progress: Progress = silent, *, encoding: str = UTF8
 ) -> Iterator[tuple[int, bytes]]:
-    """Give a file's lines as UTF-8 without their ends, each with its number from 1."""
+    """Yield the number (from 1) and the UTF-8 bytes of each line, without its line ending."""
     number = 0
     for buffer, end, _ in line_blocks(path, progress, encoding=encoding):
         for line in bytes(buffer[:end]).split(b"\n")[:-1]:
@@ -94,18 +93,18 @@ def lines(
 
 @contextmanager
 def write_stream(path: str | os.PathLike[str], *, keep_same: bool = False) -> Iterator[IO[bytes]]:
-    """Give a stream that is compressed as the path's suffix says; the file appears whole or not at all.
+    """Open a binary stream for atomic writing, compressed according to the suffix of the path.
 
-    An existing file is replaced; with `keep_same`, it stays if it holds the same bytes, and is refused if not.
+    An existing file is replaced. With `keep_same`, it is kept if it holds the same bytes, else InputError is raised.
     """
     target = Path(path)
     make_folder(target.parent)
-    with file_aside(target, keep_same=keep_same) as raw, _compressor(raw, target.suffix.lower()) as stream:
+    with atomic_file(target, keep_same=keep_same) as raw, _compressor(raw, target.suffix.lower()) as stream:
         yield stream
 
 
 def _line_reached(path: str | os.PathLike[str]) -> int:
-    """Return the line in which a damaged file breaks off, reading it once more in small steps."""
+    """Return the line at which a damaged file breaks off; reads it again in small steps."""
     line = 1
     with _open(path) as (stream, *_):
         try:
@@ -116,14 +115,14 @@ def _line_reached(path: str | os.PathLike[str]) -> int:
     return line
 
 
-def _strip_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) -> int:
-    """Remove a byte-order mark from the beginning, and say how many bytes it had; refuse what is not UTF-8 text."""
+def _strip_byte_order_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) -> int:
+    """Remove a leading byte-order mark and return its length; raise InputError if the file is not UTF-8 text."""
     if n_read == 0 or (n_read == len(_BOM) and buffer.startswith(_BOM)):
         raise InputError(f"{path}:1: the file is empty")
     if marked_encoding(buffer[: min(n_read, 4)]):
         raise other_encoding(f"{path}:1:1", buffer[: min(n_read, 4)])
-    for mark, name in _FOREIGN_MARKS.items():
-        if buffer.startswith(mark, 0, n_read):
+    for magic, name in _UNSUPPORTED_MAGIC.items():
+        if buffer.startswith(magic, 0, n_read):
             raise InputError(f"{path}:1:1: looks like {name}; expected UTF-8 text, plain, gzip or xz")
     if not buffer.startswith(_BOM, 0, n_read):
         return 0
@@ -133,7 +132,7 @@ def _strip_mark(path: str | os.PathLike[str], buffer: bytearray, n_read: int) ->
 
 @contextmanager
 def _open(path: str | os.PathLike[str]) -> Iterator[tuple[Any, IO[bytes], int, str]]:
-    """Open a file for reading: the decompressed stream, the raw one, its size, and what kind of file it is."""
+    """Open a file; yield the decompressed stream, the raw stream, the file size, and the compression."""
     with open_regular(path) as raw:
         size = os.fstat(raw.fileno()).st_size
         magic = raw.read(len(_XZ_MAGIC))

@@ -1,4 +1,4 @@
-"""A survey of training and test files: their label statistics, apart and together, and the number of features."""
+"""Survey of training and test files: label statistics, per file and pooled, and the number of features."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.data.checks import check_labels
-from unmissed.data.columns import Columns
-from unmissed.data.documents import Reading, binarize
+from unmissed.data.documents import DocumentReader, binarize
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
+from unmissed.data.table_columns import Columns
 from unmissed.data.text import TextFeatures
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
@@ -27,9 +27,9 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Survey:
-    """What `survey` found; `together` pools all files, `n_new_labels` counts labels that only test files have.
+    """Result of `survey`: `together` pools all files, `n_new_labels` counts labels that occur only in test files.
 
-    `warnings` says, a line each, what looks wrong with the training set.
+    `warnings` are those of `check_labels` for the training set.
     """
 
     train: Statistics
@@ -52,34 +52,36 @@ def survey(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> Survey:
-    """Describe a training file and any number of test files; the features of texts are counted, not computed.
+    """Return statistics of a training file and any number of test files; text features are counted, not computed.
 
-    `text` says what a term is where features come from text, `columns` where a table keeps texts and labels. Labels
-    are the same if they have the same name, or, where files have no names, the same number.
+    `text` has the options of text features, `columns` the names of the columns of texts and labels. Labels are
+    identified by name, or by index if the files have no names.
     """
     n_features: int | None = None
     columns = columns or Columns()
     if holds_text(train):
-        texts, label_lists, figures = Reading(columns, header).texts_and_labels(train, progress)
+        texts, label_lists, counts = DocumentReader(columns, header).texts_and_labels(train, progress)
         if count_features:
             features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
             n_features = features.count_terms(texts)
         else:
-            deque(texts, maxlen=0)  # for their labels
+            deque(texts, maxlen=0)  # exhausts the iterator, which fills label_lists
         Y, names, _ = binarize(label_lists)
         known: list[str] | None = names
-        warnings = check_labels(str(train), Y, names, figures)
+        warnings = check_labels(str(train), Y, names, counts)
     else:
         dataset = load(train, columns=columns, header=header, one_based=one_based, progress=progress)
         Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
         warnings = check_labels(str(train), Y, known)
-    blocks, everything = [Y], known
+    blocks, all_names = [Y], known
     for path in tests:
-        n_labels = Y.shape[1] if known is None or not header else None  # a file without header cannot know better
+        n_labels = (
+            Y.shape[1] if known is None or not header else None
+        )  # without a header, the file has no size of its own
         Z, other, _ = load_labels(
             path, n_labels=n_labels, columns=columns, header=header, one_based=one_based, progress=progress
         )
-        Z, everything = _join_columns(path, Z, other, everything, Y.shape[1])
+        Z, all_names = _join_columns(path, Z, other, all_names, Y.shape[1])
         blocks.append(Z)
     n_columns = blocks[-1].shape[1]
     widened = [assemble(B.data, B.indices, B.indptr, (B.shape[0], n_columns)) for B in blocks]
@@ -100,7 +102,7 @@ def survey(
 def _join_columns(
     path: PathLike, Z: sparse.csr_matrix, names: list[str] | None, known: list[str] | None, n_labels: int
 ) -> tuple[sparse.csr_matrix, list[str] | None]:
-    """Renumber the columns of Z by name: those of `known` first, new ones after them."""
+    """Return Z with its columns matched by name: those of `known` first, new labels after them."""
     if names is None or known is None or names == known:
         expected = n_labels if known is None else len(known)
         if Z.shape[1] != expected:

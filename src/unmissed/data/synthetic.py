@@ -1,4 +1,4 @@
-"""make_corpus: a long-tailed corpus of made-up documents whose complete labels are known."""
+"""make_corpus: a synthetic long-tailed corpus with complete labels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from unmissed.data.text import inverse_document_frequency, weigh_terms
 from unmissed.errors import InputError
 from unmissed.matrices import LARGEST, assemble
 
-_TOPIC_WORDS = 12  # words that speak for a label
+_TOPIC_WORDS = 12  # words of a label's topic
 _LABELS_PER_THEME = 15
-_SHARED = 0.4  # the part of a label's words that come from its theme and so speak for its siblings too
+_SHARED = 0.4  # fraction of a topic's words drawn from the label's theme, which other labels share
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 class Corpus(NamedTuple):
-    """Training and test documents with all their true labels."""
+    """Training and test data sets with complete labels."""
 
     train: Dataset
     test: Dataset
@@ -41,22 +41,22 @@ def make_corpus(
     correlation: float = 0.5,
     rng: int | np.random.Generator = 0,
 ) -> Corpus:
-    """Make documents whose labels follow the power law n_(r) ~ r^-exponent, with the complete truth in Y.
+    """Generate documents whose label frequencies follow the power law n_(r) ~ r^-exponent; Y is complete.
 
     A document draws a theme, then 1 + Poisson labels: each with probability `correlation` from the theme, else from all
-    labels, both in proportion to the power law, so that labels go together and the law still holds. Of its words the
-    share `background` comes from a Zipf distribution over the vocabulary, the others from the topics of its labels: a
-    dozen words each, some of them shared with the labels of the same theme. Features are TF-IDF of the training
-    documents, rows of length 1. One seed, one corpus. Label 0 is the most frequent one.
+    labels, both in proportion to the power law, so that labels are correlated and the law still holds. A fraction
+    `background` of its words is drawn from a Zipf distribution over the vocabulary, the others from the topics of its
+    labels: twelve words each, some of them shared with the labels of the same theme. Features are L2-normalized TF-IDF,
+    fitted on the training documents. Equal seeds give equal corpora. Label 0 is the most frequent one.
 
     Parameters
     ----------
     n_train, n_test, n_labels, n_features : sizes
-    labels_per_row, words_per_row : how many are drawn, on average; a label drawn twice counts once
-    exponent : of the power law; 0 makes all labels equally frequent
-    background : the share of words that say nothing about labels, between 0 and 1
-    correlation : how far a document keeps to one theme, between 0 and 1
-    rng : a seed or a Generator
+    labels_per_row, words_per_row : mean number of draws; a label drawn twice counts once
+    exponent : exponent of the power law; 0 makes all labels equally frequent
+    background : fraction of words independent of the labels, between 0 and 1
+    correlation : probability that a label is drawn from the document's theme, between 0 and 1
+    rng : seed or Generator
     """
     _check(n_train, n_test, n_labels, n_features, labels_per_row, words_per_row, exponent, background, correlation)
     rng = np.random.default_rng(rng)
@@ -79,8 +79,8 @@ def make_corpus(
 def _draw_labels(
     rng: np.random.Generator, n: int, frequency: Floats, theme_of: Ints, labels_per_row: float, correlation: float
 ) -> sparse.csr_matrix:
-    """Draw each row's labels from the frequencies, some of them within the row's theme."""
-    order = np.argsort(theme_of, kind="stable")  # labels of one theme side by side
+    """Return Y: labels drawn in proportion to `frequency`, a fraction `correlation` within the theme of the row."""
+    order = np.argsort(theme_of, kind="stable")  # groups labels by theme
     edges = np.concatenate(([0.0], np.cumsum(frequency[order])))
     bounds = np.searchsorted(theme_of[order], np.arange(theme_of.max() + 2))
     low, high = edges[bounds[:-1]], edges[bounds[1:]]
@@ -94,7 +94,7 @@ def _draw_labels(
 
 
 def _draw_topics(rng: np.random.Generator, theme_of: Ints, n_features: int) -> Ints:
-    """Draw the words that speak for each label: shape (n_labels, _TOPIC_WORDS)."""
+    """Return the topic words of each label, shape (n_labels, _TOPIC_WORDS)."""
     shape = (theme_of.size, _TOPIC_WORDS)
     own = rng.integers(0, n_features, shape)
     pool = rng.integers(0, n_features, (int(theme_of.max()) + 1, 2 * _TOPIC_WORDS))
@@ -110,12 +110,12 @@ def _draw_words(
     words_per_row: float,
     background: float,
 ) -> sparse.csr_matrix:
-    """Count the words of each row: from a random one of its labels' topics, or from the background."""
+    """Return word counts per row: words come from the topics of the row's labels, or from the background."""
     n = Y.shape[0]
     rows = np.repeat(np.arange(n), 1 + rng.poisson(words_per_row * rng.gamma(4.0, 0.25, n)))
     zipf = np.cumsum(1.0 / np.arange(2, n_features + 2))
-    speech = rng.permutation(n_features)  # so that a word's frequency cannot be told from its number
-    noise = speech[np.searchsorted(zipf, rng.random(rows.size) * zipf[-1], side="right").clip(max=n_features - 1)]
+    shuffled = rng.permutation(n_features)  # decouples a word's frequency from its index
+    noise = shuffled[np.searchsorted(zipf, rng.random(rows.size) * zipf[-1], side="right").clip(max=n_features - 1)]
     n_own = np.diff(Y.indptr)[rows]
     label = Y.indices[Y.indptr[rows] + (rng.random(rows.size) * n_own).astype(np.int64)]
     preference = np.cumsum(1.0 / np.arange(1, _TOPIC_WORDS + 1))
@@ -127,7 +127,7 @@ def _draw_words(
 
 
 def _tally(rows: Ints, columns: Ints, shape: tuple[int, int], *, at_most_one: bool) -> sparse.csr_matrix:
-    """Count how often each column occurs in each row."""
+    """Return the counts of columns per row as a CSR matrix, or their indicators with `at_most_one`."""
     cells, counts = np.unique(rows * shape[1] + columns, return_counts=True)
     pointers = np.concatenate(([0], np.cumsum(np.bincount(cells // shape[1], minlength=shape[0]))))
     values = np.ones(cells.size, np.float32) if at_most_one else counts.astype(np.float32)
@@ -161,7 +161,9 @@ def _check(
             raise InputError(f"{name} is {size}; expected at most {LARGEST}")
     for name, mean in (("labels_per_row", labels_per_row), ("words_per_row", words_per_row)):
         if not mean * (n_train + n_test) <= LARGEST:
-            raise InputError(f"{name} is {mean:g}, for {n_train + n_test} rows; at most {LARGEST} can be drawn in all")
+            raise InputError(
+                f"{name} is {mean:g}, for {n_train + n_test} rows; at most {LARGEST} can be drawn in total"
+            )
     for name, share in (("background", background), ("correlation", correlation)):
         if not 0 <= share <= 1:
             raise InputError(f"{name} is {share}; expected between 0 and 1")

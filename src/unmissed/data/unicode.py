@@ -1,4 +1,4 @@
-"""Unicode: one normal form for texts and label names, and strings that UTF-8 can hold."""
+"""Unicode normalization of texts and label names, and checks that strings can be encoded as UTF-8."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ NORMALIZATIONS = ("nfc", "nfkc", "none")
 
 
 def check_normalization(form: Any) -> None:
-    """Refuse a normal form that is not one of `NORMALIZATIONS`."""
+    """Raise InputError unless `form` is one of `NORMALIZATIONS`."""
     if form not in NORMALIZATIONS:
         raise InputError(f"unicode_normalization is {str(form)[:40]!r}; expected one of {', '.join(NORMALIZATIONS)}")
 
 
 def normalize(text: str, form: str = "nfc") -> str:
-    """Return a text in a Unicode normal form; ASCII, and Latin-1 for NFC, are in it already."""
+    """Return a text in a Unicode normal form; ASCII, and Latin-1 for NFC, are returned unchanged."""
     if form == "none" or text.isascii():
         return text
     if form == "nfc":
-        try:  # faster than looking every character up
+        try:  # faster than a lookup of every character
             text.encode("latin-1")
         except UnicodeEncodeError:
             pass
@@ -35,7 +35,7 @@ def normalize(text: str, form: str = "nfc") -> str:
 
 
 def check_string(where: str, what: str, text: str) -> str:
-    """Return a string that UTF-8 can hold; refuse one with a lone surrogate, which is half of a character."""
+    """Return the string; raise InputError if it has a lone surrogate, which UTF-8 cannot encode."""
     if not text.isascii():
         try:
             text.encode()
@@ -49,7 +49,7 @@ def check_string(where: str, what: str, text: str) -> str:
 
 
 def check_strings(what: str, names: Iterable[Any] | None) -> None:
-    """Refuse a list of names with an entry that is not a string, or that UTF-8 cannot hold."""
+    """Raise InputError if an entry of `names` is not a string, or cannot be encoded as UTF-8."""
     for number, name in enumerate(names or ()):
         if not isinstance(name, str):
             raise InputError(f"{what}: entry {number} is a {type(name).__name__}; expected a string")
@@ -64,6 +64,6 @@ def index_names(names: Iterable[str]) -> dict[str, int]:
 
 
 def find_name(index: Mapping[str, int], name: str) -> int:
-    """Return what `index_names` has for a name as it is, else in NFC; -1 if it has neither."""
-    found = index.get(name)
-    return index.get(normalize(name), -1) if found is None else found
+    """Return the index of a name, looked up unchanged and then in NFC; -1 if it is unknown."""
+    position = index.get(name)
+    return index.get(normalize(name), -1) if position is None else position

@@ -1,4 +1,4 @@
-"""A scikit-learn vectorizer of the user's own, described by options and rebuilt without pickle, or refused."""
+"""Conversion of scikit-learn's TfidfVectorizer to TextFeatures, which are stored without pickle."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import numpy as np
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError
 
-_FUNCTION = "a function cannot be written down without pickle"
-_PATTERN = "a pattern from a stranger's run could take for ever; words are runs of two or more letters or digits"
-_ONLY: dict[str, tuple[Any, str]] = {
-    "input": ("content", "texts are given, not files"),
+_FUNCTION = "a function cannot be stored without pickle"
+_PATTERN = "a pattern from an untrusted run could take forever; words are runs of two or more letters or digits"
+_REQUIRED: dict[str, tuple[Any, str]] = {
+    "input": ("content", "the input must be texts, not files"),
     "preprocessor": (None, _FUNCTION),
     "tokenizer": (None, _FUNCTION),
     "token_pattern": (r"(?u)\b\w\w+\b", _PATTERN),
-    "strip_accents": (None, "accents are kept; take them off the texts first"),
-    "max_df": (1.0, "frequent terms are left out by stop_words"),
-    "vocabulary": (None, "terms are learned; fit it, and they are taken over"),
-    "binary": (False, "counts are counted"),
-    "norm": ("l2", "rows have length 1"),
-    "use_idf": (True, "terms are weighed by their document frequency"),
-    "smooth_idf": (True, "it is ln(N / df) + 1, which neither TextFeatures(smooth=True) nor smooth=False is"),
+    "strip_accents": (None, "accents are kept; strip them from the texts first"),
+    "max_df": (1.0, "use stop_words to leave out frequent terms"),
+    "vocabulary": (None, "the vocabulary is learned; fit the vectorizer first to keep it"),
+    "binary": (False, "terms are counted"),
+    "norm": ("l2", "rows are L2-normalized"),
+    "use_idf": (True, "terms are weighted by their inverse document frequency"),
+    "smooth_idf": (True, "its idf is ln(N / df) + 1, which TextFeatures does not have"),
 }
 
 
 def is_vectorizer(value: Any) -> bool:
-    """Tell whether this is one of scikit-learn's makers of features from text."""
+    """Return whether this is one of scikit-learn's text vectorizers."""
     return type(value).__module__ == "sklearn.feature_extraction.text"
 
 
 def from_vectorizer(vectorizer: Any) -> TextFeatures:
-    """Return the text features that a `TfidfVectorizer` describes, fitted if it is; what cannot be said is refused."""
+    """Return text features equivalent to a `TfidfVectorizer`, fitted if it is; raise InputError if there are none."""
     kind = type(vectorizer).__name__
     if not is_vectorizer(vectorizer) or kind != "TfidfVectorizer":
         raise InputError(f"a {kind} cannot be described without pickle; scikit-learn's TfidfVectorizer can")
     params = vectorizer.get_params()
     if callable(params["analyzer"]):
-        raise InputError(f"a TfidfVectorizer with an analyzer of its own cannot be described: {_FUNCTION}")
-    for name, (value, reason) in _ONLY.items():
+        raise InputError(f"a TfidfVectorizer with a custom analyzer cannot be described: {_FUNCTION}")
+    for name, (value, reason) in _REQUIRED.items():
         if params[name] != value and not (name == "vocabulary" and hasattr(vectorizer, "vocabulary_")):
             raise InputError(f"a TfidfVectorizer with {name}={str(params[name])[:40]} cannot be described: {reason}")
     if not isinstance(params["min_df"], int):
-        raise InputError("a TfidfVectorizer with a share as min_df cannot be described: give a number of documents")
-    made = TextFeatures(
+        raise InputError("a TfidfVectorizer with a fraction as min_df cannot be described: give a number of documents")
+    features = TextFeatures(
         ngrams=params["ngram_range"],
         min_df=params["min_df"],
         max_features=params["max_features"],
@@ -56,6 +56,6 @@ def from_vectorizer(vectorizer: Any) -> TextFeatures:
         unicode_normalization="none",
     )
     if hasattr(vectorizer, "vocabulary_"):
-        made.terms_ = [str(term) for term in vectorizer.get_feature_names_out()]
-        made.idf_ = np.asarray(vectorizer.idf_, dtype=np.float32)
-    return made
+        features.terms_ = [str(term) for term in vectorizer.get_feature_names_out()]
+        features.idf_ = np.asarray(vectorizer.idf_, dtype=np.float32)
+    return features

@@ -1,4 +1,10 @@
-"""Where tasks run, and the pieces that they leave."""
+"""Tasks, the executors that run them, and the pieces that they store.
+
+`work.py` comes first: `Task`, `Executor`, `Partition`, and `Work`, which runs tasks and skips finished ones.
+`pieces.py` stores named arrays, the unit of checkpointing, in memory or on disk. Executors: `threads.py`,
+`processes.py` and `dask.py` (a cluster). `work_stealing.py` is a pool for tasks that spawn tasks, `watched.py` runs a
+call in its own process under limits of time and memory, `blas.py` limits BLAS to one thread.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +16,7 @@ if TYPE_CHECKING:
     from unmissed.execution.processes import Processes
     from unmissed.execution.threads import Threads, count_jobs
     from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
-    from unmissed.execution.work import Executor, Placed, Share, Shared, Task, Unfinished, Work
+    from unmissed.execution.work import Executor, Partition, Placed, SharedState, Task, Unfinished, Work
 
 _PUBLIC = {
     "Dask": "dask",
@@ -24,8 +30,8 @@ _PUBLIC = {
     "Pieces": "pieces",
     "Placed": "work",
     "Processes": "processes",
-    "Share": "work",
-    "Shared": "work",
+    "Partition": "work",
+    "SharedState": "work",
     "Task": "work",
     "Threads": "threads",
     "Unfinished": "work",
@@ -42,12 +48,12 @@ __all__ = [
     "OnDisk",
     "Outcome",
     "Overlay",
+    "Partition",
     "Piece",
     "Pieces",
     "Placed",
     "Processes",
-    "Share",
-    "Shared",
+    "SharedState",
     "Task",
     "Threads",
     "Unfinished",

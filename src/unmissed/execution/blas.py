@@ -1,4 +1,4 @@
-"""BLAS in one thread: ours share out the work, and the bits must not depend on how many threads BLAS would take."""
+"""BLAS limited to one thread: tasks run in parallel already, and results must not depend on BLAS threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _limits: Any = None
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread from the first thread that enters until the last one leaves, in any order."""
+    """Limit BLAS to one thread while at least one thread is inside this context."""
     global _inside, _limits
     with _lock:
         if not _inside:
@@ -37,8 +37,8 @@ def one_blas_thread() -> Iterator[None]:
 def _take_control() -> None:
     """Let this thread set the limit of OpenBLAS.
 
-    OpenBLAS has one limit for all threads of a process. From version 3.8 on, threadpoolctl lets only the thread that
-    set it first change it and ignores all others without a word, even when the first one is done.
+    OpenBLAS has one limit for all threads of a process. From version 3.8 on, threadpoolctl lets only the first thread
+    that set the limit change it. It ignores other threads silently, even when the first thread has ended.
     """
     import threadpoolctl
 

@@ -1,4 +1,4 @@
-"""Dask: tasks on the workers of a cluster, which get keys, numbers and paths, and write their pieces themselves."""
+"""Executor on a Dask cluster: workers receive keys, numbers and paths, and write their pieces to a shared disk."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from uuid import uuid4
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution.pieces import Piece
 from unmissed.execution.threads import count_jobs
-from unmissed.execution.work import Placed, Shared, Task
+from unmissed.execution.work import Placed, SharedState, Task
 from unmissed.files import open_regular
 
-_AHEAD = 3  # tasks per thread of the cluster that are sent ahead of their turn
-_REFRESH = 2.0  # seconds after which the workers are counted again
+_AHEAD = 3  # tasks submitted ahead, per thread of the cluster
+_REFRESH = 2.0  # seconds between two counts of the workers
 _PATIENCE = 60.0  # seconds to wait for a scheduler and its first worker
 
 
 class Dask:
-    """An executor on the workers of a Dask cluster, beside `Threads`.
+    """An executor on the workers of a Dask cluster.
 
-    Workers open the memory-mapped store and lay it out once per worker; each of their threads then works on one task
-    after the other and puts the piece straight into the run's folder. All of them, and this process, see one disk under
-    the same paths. Workers on another version of the code, with other data, or without that disk are refused before
-    anything is trained.
+    Each worker opens the memory-mapped store and builds the shared state once. Its threads then run one task at a time
+    and write the pieces into the run's folder. All workers and this process must see one disk under the same paths.
+    Workers with another version of the code, with other data or without that disk are refused before training starts.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ class Dask:
         processes on this machine, which listen on the loopback interface only
     dashboard : the address of Dask's dashboard of a local cluster, such as "localhost:8787"; none by default
     security : a `distributed.Security`, with the certificates to connect with; Dask's configuration by default
-    patience : seconds to wait for the scheduler and its first worker
+    patience : seconds to wait for the scheduler and for the first worker
     """
 
     elsewhere = True
@@ -53,9 +52,9 @@ class Dask:
     ) -> None:
         self._patience, self._security = patience, security
         self._counted = (float("-inf"), 1)
-        self._own: list[Any] = []  # what `close` closes, in this order
+        self._own: list[Any] = []  # closed by `close`, in this order
         if dashboard is not None and not str(cluster).startswith("local:"):
-            raise InputError("a dashboard is that of a local cluster, local:N; a scheduler elsewhere has its own")
+            raise InputError("a dashboard needs a local cluster, local:N; other schedulers have their own")
         self._client = self._connect(cluster, dashboard) if isinstance(cluster, str) else cluster
         if not hasattr(self._client, "submit"):
             raise InputError(f"a cluster is a distributed.Client, an address or local:N; got {cluster!r}")
@@ -67,20 +66,20 @@ class Dask:
         self.close()
 
     def close(self) -> None:
-        """Leave the cluster, and end it where it was made here; a client that was given stays open."""
+        """Disconnect, and stop the cluster if this object started it; a client of the caller stays open."""
         for one in self._own:
             one.close()
         self._own.clear()
 
-    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
-        """Yield pieces as they are finished; lost workers' tasks are run again by others."""
+    def map(self, tasks: Iterable[Task], shared: SharedState) -> Iterator[Piece]:
+        """Yield pieces in order of completion; tasks of lost workers run again on others."""
         tasks = iter(tasks)
         first = next(tasks, None)
         if first is None:
             return
         with _seen_by_all(first) as token:
             sent = Sent(_pack(shared), _stamp(), token)
-            self._look(sent)
+            self._check_workers(sent)
             yield from self._results(chain([first], tasks), sent)
 
     def _results(self, tasks: Iterator[Task], sent: Sent) -> Iterator[Piece]:
@@ -104,23 +103,25 @@ class Dask:
                 yield future.result()
                 send()
         except distributed.KilledWorker as error:
-            raise UnmissedError(f"a task lost its worker again and again (out of memory?): {error}") from error
+            raise UnmissedError(f"a task lost its worker several times (out of memory?): {error}") from error
         except (CancelledError, OSError) as error:
-            raise UnmissedError("the cluster is gone; what was finished is kept, call again to go on") from error
+            raise UnmissedError(
+                "the connection to the cluster is lost; finished pieces are kept, call again to resume"
+            ) from error
         finally:
             if under_way and self._client.status == "running":
                 self._client.cancel(list(under_way))
 
     def _n_threads(self) -> int:
-        """Return how many threads the workers have together, as it was seconds ago at most."""
+        """Return the total number of worker threads; the count is at most `_REFRESH` seconds old."""
         if self._client.status not in ("running", "connecting"):
             raise ConnectionError("the client is closed")
         if time.monotonic() > self._counted[0] + _REFRESH:
             self._counted = time.monotonic(), max(sum(self._client.nthreads().values()), 1)
         return self._counted[1]
 
-    def _look(self, sent: Sent) -> None:
-        """Have every worker look at what it was sent, before the first task."""
+    def _check_workers(self, sent: Sent) -> None:
+        """Raise unless every worker can run the tasks."""
         try:
             self._client.wait_for_workers(1, timeout=self._patience)
         except TimeoutError as error:
@@ -140,7 +141,7 @@ class Dask:
             self._own += [client, local]
             return client
         if "://" not in cluster:
-            raise InputError(f"{cluster!r} is no cluster; expected tcp://HOST:PORT, tls://HOST:PORT or local:N")
+            raise InputError(f"unknown cluster {cluster!r}; expected tcp://HOST:PORT, tls://HOST:PORT or local:N")
         try:
             client = distributed.Client(cluster, timeout=self._patience, security=self._security)
         except (OSError, ValueError, TypeError) as error:  # TypeError: tls:// without a certificate
@@ -150,9 +151,9 @@ class Dask:
 
 
 def tls_security(ca_file: str | None, cert: str | None, key: str | None) -> Any:
-    """Return the `distributed.Security` of a CA's certificates, a certificate and its key, or None without any.
+    """Return the `distributed.Security` for a CA file, a certificate and its key; None if no file is given.
 
-    All that is sent is encrypted then, and whoever has no certificate of the CA is turned away.
+    Traffic is then encrypted, and peers without a certificate of the CA are refused.
     """
     files = {"ca_file": ca_file, "cert": cert, "key": key}
     if not any(files.values()):
@@ -172,8 +173,8 @@ def tls_security(ca_file: str | None, cert: str | None, key: str | None) -> Any:
 def _local_cluster(n_workers: int, dashboard: str | None, security: Any) -> Any:
     """Start a cluster on this machine that listens on the loopback interface only.
 
-    Whoever can connect to a scheduler can run code. Dask's HTTP servers cannot be turned off; without a dashboard they
-    have no pages.
+    Anyone who can connect to a scheduler can run code. Dask's HTTP servers cannot be turned off; without a dashboard
+    they serve no pages.
     """
     import dask
 
@@ -187,7 +188,7 @@ def _local_cluster(n_workers: int, dashboard: str | None, security: Any) -> Any:
             threads_per_worker=max(count_jobs(None) // n_workers, 1),
             processes=True,
             host="127.0.0.1",
-            memory_limit=0,  # mapped files count as memory and would have workers stopped that need little
+            memory_limit=0,  # Dask counts mapped files as memory and would stop workers that need little
             dashboard_address=dashboard or loopback,
             worker_dashboard_address=loopback,
             scheduler_kwargs={"dashboard": bool(dashboard)},
@@ -197,7 +198,14 @@ def _local_cluster(n_workers: int, dashboard: str | None, security: Any) -> Any:
 
 @dataclass(frozen=True)
 class Sent:
-    """What goes along with every task: how to make what tasks share, the code it is for, and a file on the disk."""
+    """What is sent to a worker with every task.
+
+    Parameters
+    ----------
+    packed : the pickled `SharedState`
+    stamp : versions that the worker must have
+    token : a file that the worker must see, or None if pieces are not on disk
+    """
 
     packed: bytes
     stamp: dict[str, str]
@@ -205,12 +213,12 @@ class Sent:
 
     @property
     def name(self) -> str:
-        """A name for it, the same for the same content."""
+        """A digest of the content."""
         return hashlib.sha256(repr((self.packed, self.stamp, self.token)).encode()).hexdigest()
 
 
 class _Held:
-    """What the tasks of this worker process share: looked at once, made once; only the last one is kept."""
+    """Cache of the shared state in a worker process; it holds the last one only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -218,26 +226,26 @@ class _Held:
         self._maker: Callable[[], Any] | None = None
         self._made: tuple[Any, ...] = ()
 
-    def look(self, sent: Sent) -> None:
-        """Refuse what this worker cannot work on, else remember it."""
+    def check(self, sent: Sent) -> None:
+        """Raise unless this worker can run the tasks."""
         with self._lock:
-            self._look(sent)
+            self._unpack(sent)
 
     def get(self, sent: Sent) -> Any:
-        """Return what tasks share."""
+        """Return the shared state, built on first use."""
         with self._lock:
-            self._look(sent)
+            self._unpack(sent)
             if not self._made:
                 assert self._maker is not None
                 self._made = (self._maker(),)
             return self._made[0]
 
-    def _look(self, sent: Sent) -> None:
+    def _unpack(self, sent: Sent) -> None:
         if self._name == sent.name:
             return
         import pickle
 
-        self._name, self._maker, self._made = "", None, ()  # the old one goes before the new one comes
+        self._name, self._maker, self._made = "", None, ()  # free the old state first
         _check_stamp(sent.stamp)
         if sent.token is not None and not Path(sent.token).is_file():
             raise InputError(f"{_here()} does not see {Path(sent.token).parent}; all workers need the same disk")
@@ -254,14 +262,14 @@ _held = _Held()
 
 
 def _run(task: Task, sent: Sent) -> Piece:
-    """Run a task where this worker is."""
+    """Run a task on this worker."""
     return task.run(_held.get(sent))
 
 
 def _complaint(sent: Sent) -> str | None:
-    """Return what keeps this worker from working, if anything does."""
+    """Return why this worker cannot run the tasks, or None if it can."""
     try:
-        _held.look(sent)
+        _held.check(sent)
     except UnmissedError as error:
         return str(error)
     return None
@@ -269,7 +277,7 @@ def _complaint(sent: Sent) -> str | None:
 
 @contextmanager
 def _seen_by_all(task: Task) -> Iterator[str | None]:
-    """Keep a file beside the pieces while tasks run: a worker that does not see it has another disk."""
+    """Create a token file next to the pieces while tasks run; a worker that does not see it has another disk."""
     if not isinstance(task, Placed):
         yield None
         return
@@ -282,8 +290,8 @@ def _seen_by_all(task: Task) -> Iterator[str | None]:
         token.unlink(missing_ok=True)
 
 
-def _pack(shared: Shared) -> bytes:
-    """Pickle what tasks share, refusing rows that are not on the disk: a cluster is sent paths."""
+def _pack(shared: SharedState) -> bytes:
+    """Pickle the shared state; raise if it holds a sparse matrix, since a cluster receives paths, not data."""
     import cloudpickle
     from scipy import sparse
 
@@ -291,8 +299,8 @@ def _pack(shared: Shared) -> bytes:
         def reducer_override(self, obj: Any) -> Any:
             if sparse.issparse(obj):
                 raise InputError(
-                    "a cluster is sent paths, never rows: train from a store, such as `unmissed data convert` writes; "
-                    "a method whose tasks share more than the rows trains on one machine"
+                    "a cluster receives paths, not data: train from a store (`unmissed data convert` writes one); "
+                    "a method whose shared state holds more than the rows trains on one machine"
                 )
             return super().reducer_override(obj)
 
@@ -303,19 +311,19 @@ def _pack(shared: Shared) -> bytes:
 
 @cache
 def _stamp() -> dict[str, str]:
-    """Return what must be the same on every worker, because it can change bits."""
+    """Return the versions that every worker must have, because they can change results."""
     import numba
     import numpy
     import scipy
 
-    import unmissed
+    from unmissed._version import __version__
 
     code = hashlib.sha256()
-    root = Path(unmissed.__file__).parent
+    root = Path(__file__).parents[1]
     for path in sorted(root.rglob("*.py")):
         code.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return {
-        "unmissed": f"{unmissed.__version__} ({code.hexdigest()[:8]})",
+        "unmissed": f"{__version__} ({code.hexdigest()[:8]})",
         "python": ".".join(platform.python_version_tuple()[:2]),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
@@ -330,7 +338,7 @@ def _check_stamp(expected: dict[str, str]) -> None:
 
 
 def _here() -> str:
-    """Name this worker."""
+    """Return the name of this worker for messages."""
     from distributed import get_worker
 
     try:

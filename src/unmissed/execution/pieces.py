@@ -1,4 +1,4 @@
-"""Pieces: the unit of checkpoint and of file, found by key, in memory or in a folder."""
+"""Pieces: named arrays and metadata under a key, the unit of checkpointing, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Arrays and small facts under a key: a block of labels, a tree, a training of a study.
+    """Arrays and metadata under a key: a block of labels, a tree, or one training of a study.
 
     Parameters
     ----------
-    key : words of small letters, digits, dots and dashes with slashes between, such as "labels/00000256" or "tree/2"
-    arrays : what a model needs to answer, by name
-    facts : small values that JSON can hold
-    where : the folder it was read from, for messages
+    key : lower-case letters, digits, dots and dashes, separated by slashes, such as "labels/00000256" or "tree/2"
+    arrays : fitted arrays of the model, by name
+    metadata : small values that JSON can hold
+    where : the folder that it was read from, for error messages
     """
 
     key: str
     arrays: Mapping[str, Array] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
-            raise InputError(f"{self.key!r} is no key of a piece; expected words with slashes between, such as tree/2")
+            raise InputError(
+                f"{self.key!r} is not the key of a piece; expected words separated by slashes, such as tree/2"
+            )
 
     def expect(self, layout: Mapping[str, tuple[Any, int]]) -> Mapping[str, Array]:
-        """Return the arrays if their names, types and dimensions are those of `layout`, else refuse the piece."""
+        """Return the arrays; raise unless names, dtypes and numbers of dimensions are those of `layout`."""
         if self.arrays.keys() != layout.keys():
             raise self.damaged(f"it holds {sorted(self.arrays)}, expected {sorted(layout)}")
         for name, (dtype, n_dimensions) in layout.items():
@@ -57,50 +59,50 @@ class Piece:
         return self.arrays
 
     def numbers(self, *names: str) -> dict[str, float]:
-        """Return some facts if all of them are there and are finite numbers, else refuse the piece."""
+        """Return metadata by name; raise unless all of them are finite numbers."""
         for name in names:
-            value = self.facts.get(name)
+            value = self.metadata.get(name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise self.damaged(f"{name} is {value!r}, expected a number")
-        return {name: self.facts[name] for name in names}
+        return {name: self.metadata[name] for name in names}
 
     def damaged(self, why: str) -> InputError:
-        """Return the error that says that this piece is not what the model wrote."""
+        """Return the error that reports this piece as damaged."""
         return InputError(f"{self.where or self.key}: damaged: {why}")
 
 
 class Pieces(Protocol):
-    """Where finished pieces go and come from."""
+    """Storage of finished pieces."""
 
     def get(self, key: str) -> Piece | None:
-        """Return the piece under a key, or None where it is not finished."""
+        """Return the piece with this key, or None if it is not finished."""
 
     def put(self, piece: Piece) -> None:
-        """Keep a piece, all of it or nothing; a key that is there already keeps what it has."""
+        """Store a piece atomically; an existing piece with the same key stays."""
 
     def drop(self, key: str) -> None:
-        """Forget a piece that is no longer needed; nothing happens where there is none."""
+        """Remove a piece if it exists."""
 
     def listed(self) -> list[str]:
         """Return the keys of all finished pieces, sorted."""
 
 
 class InMemory:
-    """Pieces kept in this process."""
+    """Pieces in the memory of this process."""
 
     def __init__(self) -> None:
         self._held: dict[str, Piece] = {}
 
     def get(self, key: str) -> Piece | None:
-        """Return the piece under a key, or None."""
+        """Return the piece with this key, or None."""
         return self._held.get(key)
 
     def put(self, piece: Piece) -> None:
-        """Keep a piece."""
+        """Store a piece; an existing one with the same key stays."""
         self._held.setdefault(piece.key, piece)
 
     def drop(self, key: str) -> None:
-        """Forget a piece."""
+        """Remove a piece if it exists."""
         self._held.pop(key, None)
 
     def listed(self) -> list[str]:
@@ -109,27 +111,27 @@ class InMemory:
 
 
 class Overlay(InMemory):
-    """Pieces in memory in front of others that stay as they are: what a model learns after it was opened."""
+    """Pieces in memory over read-only pieces below: what a model learns after it was opened."""
 
     def __init__(self, below: Pieces) -> None:
         super().__init__()
         self.below = below
 
     def get(self, key: str) -> Piece | None:
-        """Return the piece under a key, the newer one first."""
+        """Return the piece with this key, from memory if it is there, else from below."""
         return super().get(key) or self.below.get(key)
 
     def listed(self) -> list[str]:
-        """Return the keys of both, sorted."""
+        """Return the keys of both layers, sorted."""
         return sorted({*super().listed(), *self.below.listed()})
 
 
 class OnDisk:
-    """Pieces as archive folders below one folder, opened memory-mapped; a killed writer leaves none half written.
+    """Pieces as archive folders below one folder, opened memory-mapped; writes are atomic.
 
     Parameters
     ----------
-    path : the folder; it is made when the first piece is put
+    path : the folder; the first `put` creates it
     verify : compare files with their checksums when a piece is opened
     """
 
@@ -138,61 +140,61 @@ class OnDisk:
         self.verify = verify
 
     def get(self, key: str, names: Collection[str] | None = None) -> Piece | None:
-        """Open a piece, all of it or the arrays of some names, or return None where it is not finished."""
+        """Open a piece, with all arrays or only those in `names`; None if it is not finished."""
         if not self.has(key):
             return None
         folder = below(self.path, key)
         manifest, arrays = open_archive(folder, KIND, verify=self.verify, names=names)
-        facts = manifest.get("facts")
-        if manifest.get("key") != key or not isinstance(facts, dict):
+        metadata = manifest.get("metadata")
+        if manifest.get("key") != key or not isinstance(metadata, dict):
             raise InputError(f"{folder}: damaged: its manifest is not that of the piece {key!r}")
-        return Piece(key, arrays, facts, str(folder))
+        return Piece(key, arrays, metadata, str(folder))
 
     def put(self, piece: Piece) -> None:
-        """Write a piece aside and give it its name; one that is there already stays, its bytes are the same."""
+        """Write a piece under a temporary name and rename it; an existing piece has the same bytes and stays."""
         folder = below(self.path, piece.key)
         for attempt in range(_ATTEMPTS):
             try:
                 if not is_archive(folder):
                     remove_torn(folder)
-                    facts = dict(piece.facts)
-                    write_archive(folder, piece.arrays, sweep=False, kind=KIND, key=piece.key, facts=facts)
+                    metadata = dict(piece.metadata)
+                    write_archive(folder, piece.arrays, sweep=False, kind=KIND, key=piece.key, metadata=metadata)
                 return
             except (OSError, InputError) as error:
                 if is_archive(folder):  # another process was faster
                     return
-                swept = isinstance(error, FileNotFoundError)  # by a `clean` that took us for dead
-                if not swept or attempt == _ATTEMPTS - 1:
+                cleaned = isinstance(error, FileNotFoundError)  # a `clean` elsewhere removed the temporary folder
+                if not cleaned or attempt == _ATTEMPTS - 1:
                     raise
 
     def has(self, key: str) -> bool:
-        """Tell whether a piece is finished, without opening it."""
+        """Return whether a piece is finished, without opening it."""
         return is_archive(below(self.path, Piece(key).key))
 
     def drop(self, key: str) -> None:
-        """Remove a piece; killed in the middle, `clean` removes the rest."""
+        """Remove a piece; if the process is killed, `clean` removes the rest."""
         folder = below(self.path, Piece(key).key)
         if folder.exists():
             aside = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.part")
             with suppress(FileNotFoundError):  # another process was faster
                 os.rename(folder, aside)
                 shutil.rmtree(aside)
-            with suppress(OSError):  # the folder above goes with its last piece
+            with suppress(OSError):  # remove the parent folder with its last piece
                 folder.parent.rmdir()
 
     def listed(self) -> list[str]:
-        """Return the keys of the folders that hold a piece, sorted."""
-        found = []
+        """Return the keys of all finished pieces on disk, sorted."""
+        keys = []
         for folder, folders, files in os.walk(self.path):
             folders[:] = [name for name in folders if not name.startswith(".")]
             if MANIFEST in files:
-                found.append(Path(folder).relative_to(self.path).as_posix())
+                keys.append(Path(folder).relative_to(self.path).as_posix())
                 folders.clear()
-        return sorted(found)
+        return sorted(keys)
 
     def clean(self) -> None:
-        """Remove what a killed writer left behind; only while nobody else writes here."""
-        for folder, folders, files in os.walk(self.path):  # which follows no links
+        """Remove the temporary files of killed writers; the caller must be the only writer."""
+        for folder, folders, files in os.walk(self.path):  # os.walk follows no symbolic links
             for name in [name for name in (*folders, *files) if name.startswith(".") and name.endswith(".part")]:
                 entry = Path(folder, name)
                 if entry.is_dir() and not entry.is_symlink():

@@ -1,4 +1,4 @@
-"""Processes of this machine: for tasks that spend their time in code which holds the interpreter's lock."""
+"""Executor on processes of this machine, for tasks that hold the global interpreter lock."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from unmissed.errors import UnmissedError
 from unmissed.execution.pieces import Piece
 from unmissed.execution.threads import count_jobs
-from unmissed.execution.work import Shared, Task
+from unmissed.execution.work import SharedState, Task
 
-_common: dict[str, Any] = {}  # what the tasks of a worker process share
+_common: dict[str, Any] = {}  # the shared state of the tasks of this worker process
 
 
 class Processes:
-    """An executor on `n_jobs` fresh processes, each with one thread for linear algebra; one runs in this process."""
+    """An executor on `n_jobs` spawned processes, each with one BLAS thread; n_jobs=1 runs in this process."""
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = count_jobs(n_jobs)
 
-    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
-        """Yield pieces as they are finished; what tasks share is made once per process."""
+    def map(self, tasks: Iterable[Task], shared: SharedState) -> Iterator[Piece]:
+        """Yield pieces in order of completion; the shared state is built once per process."""
         tasks = list(tasks)
         if self.n_jobs == 1 or len(tasks) < 2:
             yield from self._here(tasks, shared)
@@ -36,13 +36,13 @@ class Processes:
                 for future in as_completed(waiting):
                     yield future.result()
             except BrokenExecutor as error:
-                raise UnmissedError("a process was killed (out of memory?); call again to go on") from error
+                raise UnmissedError("a process was killed (out of memory?); call again to resume") from error
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     @staticmethod
-    def _here(tasks: list[Task], shared: Shared) -> Iterator[Piece]:
+    def _here(tasks: list[Task], shared: SharedState) -> Iterator[Piece]:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         with threadpool_limits(1):
@@ -51,8 +51,8 @@ class Processes:
                 yield task.run(common)
 
 
-def _begin(shared: Shared) -> None:
-    """Make what tasks share, and leave the other cores to the other processes."""
+def _begin(shared: SharedState) -> None:
+    """Build the shared state in a worker process and limit its BLAS to one thread."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)

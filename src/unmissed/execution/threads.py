@@ -1,4 +1,4 @@
-"""Threads over independent tasks: the kernels hold no lock, so threads are enough on one machine."""
+"""Executor on threads of this process; kernels release the global interpreter lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from unmissed.errors import InputError
 from unmissed.execution.pieces import Piece
-from unmissed.execution.work import Shared, Task
+from unmissed.execution.work import SharedState, Task
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,12 +18,12 @@ _END = object()
 
 
 def count_jobs(n_jobs: Any) -> int:
-    """Return how many threads `n_jobs` means: None and -1 are all cores this process may use, -2 all but one."""
+    """Return the number of threads for `n_jobs`: None and -1 mean all available cores, -2 all but one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     if n_jobs is None:
         return cores
-    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
-    if not whole or n_jobs == 0 or n_jobs < -cores:
+    is_integer = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if not is_integer or n_jobs == 0 or n_jobs < -cores:
         raise InputError(f"n_jobs is a number of threads, or negative to count back from all {cores}; got {n_jobs!r}")
     return int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs)
 
@@ -34,13 +34,13 @@ class Threads:
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = count_jobs(n_jobs)
 
-    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
-        """Yield pieces as they are finished; what tasks share is made once for all threads."""
+    def map(self, tasks: Iterable[Task], shared: SharedState) -> Iterator[Piece]:
+        """Yield pieces in order of completion; the shared state is built once for all threads."""
         common = shared()
         return self.each(lambda task: task.run(common), tasks)
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results as they are finished; at most two items per thread are taken up ahead of their turn."""
+        """Yield results in order of completion; at most two items per thread are submitted ahead."""
         if self.n_jobs == 1:
             yield from map(function, items)
             return

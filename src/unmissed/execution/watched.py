@@ -1,4 +1,4 @@
-"""A call in a process of its own: its peak memory is its own, and it ends at a limit of time or memory."""
+"""Runs a call in its own process, under limits of time and memory, and measures its peak memory."""
 
 from __future__ import annotations
 
@@ -18,28 +18,37 @@ from unmissed.writing import FULL
 
 State = Literal["finished", "time limit", "memory limit", "failed"]
 Say = Callable[[Any], None]
-_GLANCE = 0.1  # seconds between two looks at the process
+_POLL = 0.1  # seconds between two checks of the limits
 
 
 class Limits(NamedTuple):
-    """How long a call may take, in seconds, and how much memory may be resident, in bytes; None for no limit."""
+    """Limits of a call: wall time in seconds and resident memory in bytes; None for no limit."""
 
     seconds: float | None = None
     memory: int | None = None
 
     def check(self) -> Limits:
-        """Refuse limits that nothing can keep, or that this system cannot watch."""
+        """Return the limits; raise if one is not positive or cannot be measured on this system."""
         if self.seconds is not None and not self.seconds > 0:
-            raise InputError(f"a limit of time must be above 0 seconds, not {self.seconds}")
+            raise InputError(f"the time limit must be above 0 seconds; got {self.seconds}")
         if self.memory is not None and not self.memory > 0:
-            raise InputError(f"a limit of memory must be above 0 bytes, not {self.memory}")
+            raise InputError(f"the memory limit must be above 0 bytes; got {self.memory}")
         if self.memory is not None and not Path("/proc/self/status").is_file():
-            raise InputError("a limit of memory needs /proc, which this system does not have")
+            raise InputError("a memory limit needs /proc, which this system does not have")
         return self
 
 
 class Outcome(NamedTuple):
-    """How a call ended: what it returned or why it did not, its seconds since its first word, and its peak memory."""
+    """How a call ended.
+
+    Parameters
+    ----------
+    state : "finished", "time limit", "memory limit" or "failed"
+    value : the return value of a finished call, else None
+    reason : why the call did not finish, else ""
+    seconds : wall time since its first message
+    peak_bytes : peak resident memory
+    """
 
     state: State
     value: Any
@@ -49,17 +58,17 @@ class Outcome(NamedTuple):
 
 
 def watch(call: Callable[[Say], Any], limits: Limits, hear: Callable[[Any], None]) -> Outcome:
-    """Run `call(say)` in a fresh process and return how it ended.
+    """Run `call(say)` in a new process and return how it ended.
 
     Parameters
     ----------
     call
-        Can be pickled: an instance of a class or a function at the top of a module.
+        Must be picklable: an instance of a class or a function at module level. It sends messages with `say`.
     limits
-        When one is passed the process is killed; what it has written stays. The clock begins with the first word that
-        the call says: until then it gets ready.
+        The process is killed when it exceeds a limit; its files stay. Time is measured from the first message: before
+        it the call prepares.
     hear
-        Is given whatever the call says, and None at least ten times per second, so that the caller may look at a clock.
+        Callback for each message, and for None at least ten times per second, so that the caller can check its clock.
     """
     limits.check()
     context = get_context("spawn")
@@ -87,21 +96,21 @@ def _listen(process: Any, ours: Connection, limits: Limits, hear: Callable[[Any]
         if limits.memory is not None and peak > limits.memory:
             return Outcome("memory limit", None, f"stopped at {limits.memory / 2**30:.3g} GiB", seconds, peak)
         hear(None)
-        if not ours.poll(_GLANCE):
+        if not ours.poll(_POLL):
             continue
         try:
             kind, value, own_peak = ours.recv()
         except (EOFError, ConnectionResetError):
             process.join()
-            told = f"its process ended with code {process.exitcode}"
-            told += " (killed; out of memory?)" if process.exitcode == -9 else ""
-            return Outcome("failed", None, told, seconds, peak)
+            reason = f"its process ended with code {process.exitcode}"
+            reason += " (killed; out of memory?)" if process.exitcode == -9 else ""
+            return Outcome("failed", None, reason, seconds, peak)
         peak = max(peak, own_peak)
         if kind == "said":
             if not ready:
                 begin, ready = time.perf_counter(), True
             hear(value)
-        elif kind == "full":  # no fault of the call: others would fail as well
+        elif kind == "full":  # the disk is full: every other call would fail, too
             raise OSError(*value)
         elif kind == "returned":
             return Outcome("finished", value, "", time.perf_counter() - begin, peak)
@@ -110,7 +119,7 @@ def _listen(process: Any, ours: Connection, limits: Limits, hear: Callable[[Any]
 
 
 def _answer(theirs: Connection, call: Callable[[Say], Any]) -> None:
-    """Run the call; whoever listens ends this process, also at Ctrl-C, and it does not outlive them."""
+    """Run the call in the child process and send its messages; the parent ends this process, also at Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -119,14 +128,14 @@ def _answer(theirs: Connection, call: Callable[[Say], Any]) -> None:
         if isinstance(error, OSError) and error.errno in FULL:
             theirs.send(("full", (error.errno, error.strerror, error.filename), peak_bytes()))
             return
-        told = " ".join(str(error).split())
-        theirs.send(("failed", f"{type(error).__name__}: {told}" if told else type(error).__name__, peak_bytes()))
+        text = " ".join(str(error).split())
+        theirs.send(("failed", f"{type(error).__name__}: {text}" if text else type(error).__name__, peak_bytes()))
     else:
         theirs.send(("returned", value, peak_bytes()))
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it was killed: it would hold locks that the next one needs."""
+    """End this process when its parent was killed: an orphan would keep locks that the next process needs."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -134,9 +143,9 @@ def _end_with_parent() -> None:
 
 
 def peak_bytes(process: int | None = None) -> int:
-    """Return the most memory that a process, or this one, has had resident; 0 where the system does not say.
+    """Return the peak resident memory of a process, by default this one; 0 if the system does not report it.
 
-    The system's own count for this process goes on where its parent's stood when it was begun; /proc starts afresh.
+    `getrusage` starts at the peak of the parent process, so /proc is preferred.
     """
     try:
         lines = Path(f"/proc/{'self' if process is None else process}/status").read_text().splitlines()

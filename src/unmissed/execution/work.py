@@ -1,4 +1,4 @@
-"""Work: tasks over an executor, their pieces, and progress; what is finished is not done again."""
+"""Work: runs tasks on an executor, stores their pieces and reports progress; finished tasks are skipped."""
 
 from __future__ import annotations
 
@@ -11,47 +11,60 @@ from unmissed.errors import InputError, UnmissedError
 from unmissed.execution.pieces import InMemory, OnDisk, Piece, Pieces
 from unmissed.progress import Progress, silent
 
-_PATIENCE = 10.0  # seconds that a shared disk may take to show what another machine wrote
+_PATIENCE = 10.0  # seconds to wait until a shared disk shows a piece that another machine wrote
 
 
 class Task(Protocol):
-    """A piece to be made: a frozen dataclass of numbers, words and paths that can be pickled; never X, never a closure.
+    """A unit of work that makes one piece.
 
-    `key` is the key of its piece, `size` what it counts for in progress.
+    A task is a frozen dataclass of numbers, strings and paths, so that it can be pickled. It holds neither X nor a
+    closure: data comes from the shared state.
     """
 
     @property
     def key(self) -> str:
-        """The key of the piece."""
+        """The key of the piece that the task makes."""
 
     @property
     def size(self) -> int:
-        """What the task counts for in progress."""
+        """The weight of the task in progress reports, such as its number of labels."""
 
     def run(self, shared: Any) -> Piece:
-        """Make the piece of what all tasks share; it depends on nothing else."""
+        """Return the piece; it depends on the task and the shared state only."""
 
 
-class Shared(Protocol):
-    """Makes what tasks share, once where they run: a dataclass that can be pickled where its fields can."""
+class SharedState(Protocol):
+    """Builds the state that all tasks share, once per process that runs tasks.
+
+    Implementations are dataclasses; one can be pickled if its fields can.
+    """
 
     def __call__(self) -> Any:
-        """Make it."""
+        """Return the shared state."""
 
 
 class Executor(Protocol):
-    """Runs tasks, here or elsewhere; one that says so by `elsewhere = True` has pieces written where they are made."""
+    """Runs tasks in this process, in other processes or on a cluster.
 
-    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
-        """Yield each task's piece once, as they are finished, in any order; tasks are taken up as they are needed."""
+    An executor with the attribute `elsewhere = True` runs tasks on other machines; its workers write the pieces.
+    """
+
+    def map(self, tasks: Iterable[Task], shared: SharedState) -> Iterator[Piece]:
+        """Yield the piece of each task once, in order of completion; `tasks` is consumed lazily."""
 
 
 @dataclass(frozen=True)
-class Share:
-    """What is done of all tasks: every `of`-th, from the `number`-th on (from 1), begun within `seconds`.
+class Partition:
+    """A partition of the list of tasks, and a time limit.
 
-    Any number of shares may work into one folder at the same time, in any order, even the same one twice. `seconds=0`
-    begins no task: it takes up what is finished and says what is missing.
+    Partition `number` (counted from 1) of `of` holds the tasks at positions number - 1, number - 1 + of, and so on.
+    Processes may work on any partitions of one folder at the same time, in any order, even twice on the same one.
+
+    Parameters
+    ----------
+    number, of : the partition and the number of partitions
+    seconds : no task is started that would probably end later than this; None for no limit. With 0 no task is
+        started: finished pieces are collected and the missing ones reported
     """
 
     number: int = 1
@@ -60,25 +73,28 @@ class Share:
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.of:
-            raise InputError(f"a share is one of 1/{self.of} to {self.of}/{self.of}; got {self.number}/{self.of}")
+            raise InputError(f"a partition is one of 1/{self.of} to {self.of}/{self.of}; got {self.number}/{self.of}")
         if self.seconds is not None and not self.seconds >= 0:
-            raise InputError(f"a share's time is a number of seconds, at least 0; got {self.seconds}")
+            raise InputError(f"the time limit of a partition is at least 0 seconds; got {self.seconds}")
 
     @property
     def is_all(self) -> bool:
-        """Whether no task is left to others."""
+        """Whether the partition holds all tasks."""
         return self.of == 1 and self.seconds != 0
 
-    def takes(self, place: int) -> bool:
-        """Tell whether the task at this place in the list of all is one of this share."""
-        return place % self.of == self.number - 1
+    def takes(self, position: int) -> bool:
+        """Return whether the task at this position of the full list belongs to this partition."""
+        return position % self.of == self.number - 1
 
 
-class Unfinished(UnmissedError):  # noqa: N818, it ends a share as it should
-    """Pieces are missing that this share did not make.
+class Unfinished(UnmissedError):  # noqa: N818, the normal end of a partition
+    """Raised when a partition ends and pieces are still missing.
 
-    `own` counts those of them that the share would have made if its time had not been up; `finished` and `missing` are
-    about all.
+    Parameters
+    ----------
+    finished : number of finished pieces, of all partitions
+    missing : keys of the missing pieces, of all partitions
+    own : number of missing pieces that belong to this partition: its time limit came first
     """
 
     def __init__(self, finished: int, missing: Sequence[str], own: int) -> None:
@@ -89,38 +105,41 @@ class Unfinished(UnmissedError):  # noqa: N818, it ends a share as it should
 
 @dataclass(frozen=True)
 class Placed:
-    """A task that puts its piece where it belongs and returns the key alone; one that is there is not made again."""
+    """A task whose worker writes the piece to disk and returns only its key.
+
+    A piece that is on disk already is not made again.
+    """
 
     task: Task
     pieces: OnDisk
 
     @property
     def key(self) -> str:
-        """The key of the piece."""
+        """The key of the piece that the task makes."""
         return self.task.key
 
     @property
     def size(self) -> int:
-        """What the task counts for in progress."""
+        """The weight of the task in progress reports."""
         return self.task.size
 
     def run(self, shared: Any) -> Piece:
-        """Make and keep the piece."""
+        """Write the piece unless it is there; return its key without arrays."""
         if not self.pieces.has(self.key):
             self.pieces.put(self.task.run(shared))
         return Piece(self.key)
 
 
 class Work:
-    """Pieces, an executor and progress: what `fit` needs to go on where it stopped.
+    """Runs tasks and stores their pieces, so that an interrupted `fit` resumes.
 
     Parameters
     ----------
-    pieces : where finished pieces are kept and looked for; in memory by default
-    executor : where tasks run; None leaves it to the model, which takes threads
-    progress : told how much of the share is done, in units of the tasks' sizes
-    share : which tasks are done here and for how long; all by default. Where others are missing in the end, `map`
-        raises `Unfinished`
+    pieces : storage of finished pieces; in memory by default
+    executor : runs the tasks; with None the model sets one, usually threads
+    progress : progress callback; it gets the finished and the total size of this partition's tasks
+    partition : the tasks to run and the time limit; all tasks by default. `map` raises `Unfinished` if pieces of other
+        partitions are missing at the end
     """
 
     def __init__(
@@ -128,93 +147,97 @@ class Work:
         pieces: Pieces | None = None,
         executor: Executor | None = None,
         progress: Progress = silent,
-        share: Share | None = None,
+        partition: Partition | None = None,
     ) -> None:
         self.pieces: Pieces = InMemory() if pieces is None else pieces
         self.executor = executor
         self.progress = progress
-        self.share = Share() if share is None else share
+        self.partition = Partition() if partition is None else partition
         self._begin = time.monotonic()
-        self._longest = 0.0  # seconds from when a task was taken up until its piece was there
+        self._longest = 0.0  # seconds that the slowest task took, from its start to its piece
         self._done = 0
         self._total = 0
         self._planned = 0
 
     def plan(self, size: int) -> None:
-        """Announce how much all further maps will come to, so that progress knows its end from the start."""
+        """Announce the total size of all further `map` calls, so that progress shows the right total from the start."""
         self._planned = self._total + size
 
-    def map(self, tasks: Sequence[Task], shared: Shared) -> Iterator[Piece]:
-        """Yield the piece of every task: first those that are there, then new ones as they are finished and kept."""
-        assert self.executor is not None  # the model has seen to it
-        self._total += sum(task.size for place, task in enumerate(tasks) if self.share.takes(place))
+    def map(self, tasks: Sequence[Task], shared: SharedState) -> Iterator[Piece]:
+        """Yield the piece of every task: first the stored pieces, then new ones in order of completion."""
+        assert self.executor is not None  # `Model` sets one before it calls `map`
+        self._total += sum(task.size for position, task in enumerate(tasks) if self.partition.takes(position))
         missing: dict[str, Task] = {}
         own: dict[str, Task] = {}
-        for place, task in enumerate(tasks):
+        for position, task in enumerate(tasks):
             piece = self.pieces.get(task.key)
             if piece is not None:
-                self._done += task.size if self.share.takes(place) else 0
+                self._done += task.size if self.partition.takes(position) else 0
                 yield piece
                 continue
             missing[task.key] = task
-            if self.share.takes(place):
+            if self.partition.takes(position):
                 own[task.key] = task
         self.tell(0)
-        for piece in self._made(own, shared):
+        for piece in self._run_own(own, shared):
             self.tell(missing.pop(piece.key).size)
             own.pop(piece.key)
             yield piece
-        for key, task in list(missing.items()):  # what others have finished in the meantime
-            if self.share != Share() and (found := self.pieces.get(key)) is not None:
+        for key, task in list(missing.items()):  # other partitions may have finished these in the meantime
+            if self.partition != Partition() and (piece_of_other := self.pieces.get(key)) is not None:
                 if own.pop(key, None) is not None:
                     self.tell(task.size)
                 del missing[key]
-                yield found
+                yield piece_of_other
         if missing:
             raise Unfinished(len(tasks) - len(missing), list(missing), len(own))
 
-    def run(self, tasks: Sequence[Task], shared: Shared) -> None:
-        """Have every task's piece made and kept."""
+    def run(self, tasks: Sequence[Task], shared: SharedState) -> None:
+        """Make and store the piece of every task."""
         for _ in self.map(tasks, shared):
             pass
 
     def tell(self, size: int) -> None:
-        """Tell that `size` more is done."""
+        """Report tasks of total size `size` as finished to the progress callback."""
         self._done += size
         self.progress(self._done, max(self._total, self._planned, self._done))
 
-    def _made(self, own: dict[str, Task], shared: Shared) -> Iterator[Piece]:
-        """Yield new pieces as they are finished and kept, until all are or the time is up."""
-        if not own or self._left() <= 0:
+    def _run_own(self, own: dict[str, Task], shared: SharedState) -> Iterator[Piece]:
+        """Yield new pieces once they are stored, until all are finished or the time limit is reached."""
+        if not own or self._seconds_left() <= 0:
             return
         assert self.executor is not None
         elsewhere = getattr(self.executor, "elsewhere", False) and isinstance(self.pieces, OnDisk)
-        taken: dict[str, float] = {}
-        for piece in self.executor.map(self._taken_up(list(own.values()), taken, elsewhere), shared):
-            self._longest = max(self._longest, time.monotonic() - taken[piece.key])
+        started: dict[str, float] = {}
+        for piece in self.executor.map(self._start(list(own.values()), started, elsewhere), shared):
+            self._longest = max(self._longest, time.monotonic() - started[piece.key])
             if elsewhere:
-                yield self._arrived(piece.key)
+                yield self._open_written(piece.key)
             else:
                 self.pieces.put(piece)
                 yield self.pieces.get(piece.key) or piece
 
-    def _taken_up(self, tasks: Iterable[Task], taken: dict[str, float], elsewhere: bool) -> Iterator[Task]:
-        """Give tasks one by one, as long as one more would be finished in time."""
+    def _start(self, tasks: Iterable[Task], started: dict[str, float], elsewhere: bool) -> Iterator[Task]:
+        """Yield tasks while the slowest one so far would still end within the time limit."""
         for task in tasks:
-            if self._left() <= self._longest:
+            if self._seconds_left() <= self._longest:
                 return
-            taken[task.key] = time.monotonic()
+            started[task.key] = time.monotonic()
             yield Placed(task, self.pieces) if elsewhere and isinstance(self.pieces, OnDisk) else task
 
-    def _left(self) -> float:
-        """Return how many seconds the share has left."""
-        return float("inf") if self.share.seconds is None else self._begin + self.share.seconds - time.monotonic()
+    def _seconds_left(self) -> float:
+        """Return the seconds until the time limit of the partition."""
+        return (
+            float("inf") if self.partition.seconds is None else self._begin + self.partition.seconds - time.monotonic()
+        )
 
-    def _arrived(self, key: str) -> Piece:
-        """Open a piece that was written elsewhere; a shared disk may take a moment to show it."""
+    def _open_written(self, key: str) -> Piece:
+        """Open a piece that a worker wrote; a shared disk may show it with a delay."""
         end = time.monotonic() + _PATIENCE
         while (piece := self.pieces.get(key)) is None:
             if time.monotonic() > end:
-                raise UnmissedError(f"a worker wrote the piece {key}, and it is not here; do all share one disk?")
+                raise UnmissedError(
+                    f"a worker wrote the piece {key}, but it is not visible here; do all machines share one disk?"
+                )
             time.sleep(0.05)
         return piece

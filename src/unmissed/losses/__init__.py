@@ -1,12 +1,13 @@
-"""The mathematics of the paper: pointwise losses, and Theorem 1 that makes any of them unbiased.
+"""Pointwise losses and their corrections for missing labels.
 
-A loss is its two halves l+ and l- of the score. `unbiased(loss, p)` corrects any of them for labels that are written
-down with probability p only; `convex_bound` and `naive` are the paper's other two corrections. `unmissed.losses.torch`
-has the same losses as modules for networks, and is imported only when asked for.
+A loss is a pair of functions of the score: l+ for a present label, l- for an absent one. `unbiased(loss, p)` applies
+Theorem 1: the corrected loss is unbiased when a true label is observed with probability p. `convex_bound` and `naive`
+are the paper's other two corrections. Start with `loss.py` (`Loss`) and `correction.py`; `margin.py` has the formulas
+that the solvers compile. `unmissed.losses.torch` has the same losses as PyTorch modules; import it explicitly.
 """
 
 from unmissed.losses.correction import convex_bound, naive, shifted_zero_one, unbiased
-from unmissed.losses.half import Curve, Facts, Half
+from unmissed.losses.half import Curve, Half, Metadata
 from unmissed.losses.inverse import inverse_propensities
 from unmissed.losses.loss import Loss
 from unmissed.losses.named import (
@@ -25,10 +26,10 @@ from unmissed.losses.variance import LossVariance, Moments, loss_variance, momen
 __all__ = [
     "NAMED",
     "Curve",
-    "Facts",
     "Half",
     "Loss",
     "LossVariance",
+    "Metadata",
     "Moments",
     "convex_bound",
     "cross_entropy",

@@ -1,4 +1,4 @@
-"""What missing labels ask of a loss: Theorem 1, the convex bound, and the naive re-weighting it is compared with."""
+"""Corrections of a loss for missing labels: unbiased (Theorem 1), convex bound, and naive inverse weighting."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ AnyLoss = Loss | tuple[Curve | Function, Curve | Function]
 
 
 def unbiased(loss: AnyLoss, p: npt.ArrayLike, *, max_inverse: float | None = None) -> Loss:
-    """Theorem 1: l+ becomes (l+ + (p - 1) l-)/p and l- stays, so that E[l(Y, s)] = E[l*(Y*, s)] for every s.
+    """Return the unbiased loss of Theorem 1: l+ becomes (l+ + (p - 1) l-)/p, and l- stays.
+
+    Its expectation over observed labels Y is that of the original loss over true labels Y*:
+    E[l(Y, s)] = E[l*(Y*, s)] for every score s.
 
     Parameters
     ----------
     loss
         A `Loss`, or your own pair of functions (l+, l-) of the score.
     p
-        The chance that a true label was written down: one number, or one per label (Corollary 1).
+        The probability that a true label is observed: one number, or one per label (Corollary 1).
     max_inverse
-        Clip 1/p, which trades some bias for variance; see `loss_variance`.
+        Upper limit of 1/p. Clipping adds bias and reduces variance; see `loss_variance`.
     """
     plain = loss if isinstance(loss, Loss) else Loss.of_functions(*loss)
     inverse = _coefficient(inverse_propensities(p, max_inverse))
@@ -40,23 +43,22 @@ def unbiased(loss: AnyLoss, p: npt.ArrayLike, *, max_inverse: float | None = Non
 
 
 def shifted_zero_one(p: npt.ArrayLike, *, max_inverse: float | None = None) -> Loss:
-    """The unbiased 0-1 loss lifted by 1/p - 1 to be nowhere negative: l+ = (2/p - 1)[s < 0], l- = [s >= 0]."""
+    """Return the unbiased 0-1 loss plus 1/p - 1, which is nonnegative: l+ = (2/p - 1)[s < 0], l- = [s >= 0]."""
     from unmissed.losses.named import zero_one
 
-    lift = missing_odds(_coefficient(inverse_propensities(p, max_inverse)))
+    shift = missing_odds(_coefficient(inverse_propensities(p, max_inverse)))
     loss = unbiased(zero_one(), p, max_inverse=max_inverse)
-    return replace(loss, positive=replace(loss.positive, constant=lift), shift=lift, name="unbiased 0-1, shifted")
+    return replace(loss, positive=replace(loss.positive, constant=shift), shift=shift, name="unbiased 0-1, shifted")
 
 
 def convex_bound(loss: Loss, p: npt.ArrayLike, *, max_inverse: float | None = None) -> Loss:
-    """The convex bound of the paper: l+ becomes (2/p - 1) l+ and l- stays.
+    """Return the convex upper bound of the paper: l+ becomes (2/p - 1) l+, and l- stays.
 
-    Instead of estimating a convex bound of the 0-1 loss without bias (not convex), it bounds the unbiased estimate of
-    the 0-1 loss, lifted by `shift` = 1/p - 1. It takes losses that lie nowhere below the 0-1 loss: hinge and squared
-    hinge.
+    It bounds the unbiased 0-1 loss plus `shift` = 1/p - 1. (The unbiased estimate of a convex bound is not convex.) The
+    loss must be a convex upper bound of the 0-1 loss: hinge or squared hinge.
     """
     if not loss.bounds_zero_one:
-        raise InputError(f"the {loss.name} loss is not a convex bound of the 0-1 loss; hinge and squared hinge are")
+        raise InputError(f"the {loss.name} loss is not a convex bound of the 0-1 loss; use hinge or squared hinge")
     inverse = _coefficient(inverse_propensities(p, max_inverse))
     return replace(
         loss,
@@ -68,7 +70,7 @@ def convex_bound(loss: Loss, p: npt.ArrayLike, *, max_inverse: float | None = No
 
 
 def naive(loss: Loss, p: npt.ArrayLike, *, max_inverse: float | None = None) -> Loss:
-    """Only l+ divided by p: convex where the loss is, but biased upwards by P(Y* = 1)(1 - p) l-."""
+    """Return the loss with l+ divided by p. It is convex if the loss is, but its bias is P(Y* = 1)(1 - p) l-."""
     inverse = _coefficient(inverse_propensities(p, max_inverse))
     return replace(
         loss,

@@ -1,9 +1,8 @@
-"""Margin losses phi(m) with slope phi'(m) and curvature phi''(m): the one place where this mathematics is written.
+"""Margin losses phi(m) with derivative phi'(m) and curvature phi''(m).
 
-Each function is plain arithmetic that numpy takes for arrays and Numba for scalars, so that the solvers' kernels wrap
-these very functions with `numba.njit` and the losses of this package evaluate them on matrices. The constants are
-float32 because they then never widen a float32 margin, neither in numpy nor in compiled code; 0, 1 and 2 are exact.
-Every result has the dtype of its margin: a numpy array or numpy scalar (a bare Python float counts as float32).
+This module is the only definition of these formulas. numpy evaluates them on arrays, Numba compiles them for the
+kernels of the solvers. The constants are float32, so a float32 margin is never promoted; 0, 1 and 2 are exact. Each
+result has the dtype of the margin, a numpy array or scalar. (A Python float counts as float32.)
 """
 
 from typing import Any
@@ -20,13 +19,13 @@ def hinge_value(m: Any) -> Any:
     return np.maximum(_ONE - m, _ZERO)
 
 
-def hinge_slope(m: Any) -> Any:
-    """Return -1 for m < 1 and 0 from there on: at the kink m = 1 the subgradient of least length."""
+def hinge_derivative(m: Any) -> Any:
+    """Return -1 for m < 1, else 0. At the kink m = 1 this is the subgradient of smallest norm."""
     return np.sign(np.minimum(m - _ONE, _ZERO))
 
 
 def hinge_curvature(m: Any) -> Any:
-    """Return 0: the hinge is linear on both sides of its kink."""
+    """Return 0: the hinge is piecewise linear."""
     return np.minimum(np.abs(m), _ZERO)
 
 
@@ -36,23 +35,23 @@ def squared_hinge_value(m: Any) -> Any:
     return slack * slack
 
 
-def squared_hinge_slope(m: Any) -> Any:
+def squared_hinge_derivative(m: Any) -> Any:
     """Return -2 max(0, 1 - m)."""
     return -_TWO * np.maximum(_ONE - m, _ZERO)
 
 
 def squared_hinge_curvature(m: Any) -> Any:
-    """Return 2 for m < 1 and 0 from there on (the generalised second derivative of Newton methods)."""
+    """Return 2 for m < 1, else 0: the generalized second derivative of Newton methods."""
     return _TWO * np.sign(np.maximum(_ONE - m, _ZERO))
 
 
 def logistic_value(m: Any) -> Any:
-    """Return log(1 + exp(-m)), without overflow for any m."""
+    """Return log(1 + exp(-m)) without overflow."""
     return np.maximum(-m, _ZERO) + np.log1p(np.exp(-np.abs(m)))
 
 
-def logistic_slope(m: Any) -> Any:
-    """Return -1 / (1 + exp(m)), without overflow and without cancellation for any m."""
+def logistic_derivative(m: Any) -> Any:
+    """Return -1 / (1 + exp(m)) without overflow or cancellation."""
     return -np.exp(-np.maximum(m, _ZERO)) / (_ONE + np.exp(-np.abs(m)))
 
 

@@ -1,14 +1,14 @@
-"""The losses as `torch.nn` modules: logits in, propensities as a buffer, targets dense or as label indices.
+"""Losses for missing labels as `torch.nn` modules, with propensities as a buffer and dense or indexed targets.
 
     criterion = UnbiasedBCEWithLogitsLoss(p)
     criterion(logits, targets).backward()
 
-Every module evaluates l- on all logits and adds l+ - l- where a label is present, so label indices never become a dense
-matrix of targets. Unbiased losses of a network that can fit its training set may fall without bound (see the page of
-derivations): `max_inverse`, weight decay or early stopping keep them in hand.
+Each module evaluates l- on all logits and adds l+ - l- where a label is present. Label indices are never converted to a
+dense matrix of targets. An unbiased loss may diverge to -inf if the network can fit its training set (see
+docs/derivations.md); use `max_inverse`, weight decay or early stopping.
 
-Losses are computed and returned in float32 at least, also for float16 and bfloat16 logits and under autocast: 1/p and
-sums over many labels exceed what 16 bits hold. Gradients have the dtype of the logits.
+Losses are computed and returned in float32 or float64, also for float16 and bfloat16 logits and under autocast, because
+1/p and sums over many labels overflow 16 bits. Gradients have the dtype of the logits.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ PADDING = -1
 
 
 class PropensityLoss(nn.Module):
-    """What the losses share: a subclass says what l- and l+ - l- are.
+    """Base class of the losses. A subclass defines `negative` (l-) and `difference` (l+ - l-).
 
     Parameters
     ----------
     propensities
-        The probability that a true label is observed: one number, or one per label. Kept as the buffer `propensities`,
-        which moves with the module and is in its state_dict. A tensor of float32 or float64 keeps its dtype, other
-        values take torch's default one. The buffer stays float32 or finer: `module.half()` does not change it.
+        The probability that a true label is observed: one number, or one per label. Stored as the buffer
+        `propensities`, which moves with the module and is in its state_dict. A float32 or float64 tensor keeps its
+        dtype, other values get torch's default dtype. `module.half()` does not convert the buffer to 16 bits.
     reduction
         "mean" over rows and labels, "sum", or "none", as in `torch.nn`.
     max_inverse
-        Clip 1/p here: less variance, some bias.
+        Upper limit of 1/p. Clipping adds bias and reduces variance.
     targets
-        What `forward` takes beside logits of shape (..., n_labels): "dense" 0/1 targets of the same shape and any
-        dtype, or "indices", integers of shape (..., width) that name the present labels, padded with -1; a label that
-        is named twice counts once. Theorem 1 does not define a loss of soft targets: a dense target that is neither 0
-        nor 1 is refused. Where reading the targets would stall an accelerator or break a compiled graph, the loss is
-        nan instead. Bool targets need no check.
+        The form of the targets, for logits of shape (..., n_labels). "dense": 0/1 targets of the same shape and any
+        dtype. "indices": integers of shape (..., width), the present labels, padded with -1; duplicates count once.
+        Theorem 1 does not define a loss of soft targets, so a dense target other than 0 and 1 raises InputError. On an
+        accelerator or in a compiled graph the targets are not read, and the loss is nan instead. Bool targets are not
+        checked.
     """
 
     propensities: Tensor
@@ -92,7 +92,7 @@ class PropensityLoss(nn.Module):
         raise NotImplementedError
 
     def difference(self, logits: Tensor, inverse: Tensor) -> Tensor:
-        """Return l+ - l- of the logits, where `inverse` is 1/p of each (or broadcasts)."""
+        """Return l+ - l- of the logits; `inverse` is 1/p and broadcasts with them."""
         raise NotImplementedError
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -101,9 +101,11 @@ class PropensityLoss(nn.Module):
         inverse = self.propensities.reciprocal()
         if self.max_inverse is not None:
             inverse = inverse.clamp(max=self.max_inverse)
-        inverse = inverse.to(logits.dtype)  # last, so that 1/p is not rounded twice
+        inverse = inverse.to(logits.dtype)  # last, to round 1/p only once
         if inverse.ndim and logits.shape[-1] != inverse.shape[0]:
-            raise InputError(f"logits of {logits.shape[-1]} labels, but {inverse.shape[0]} propensities")
+            raise InputError(
+                f"the logits have {logits.shape[-1]} labels, but there are {inverse.shape[0]} propensities"
+            )
         absent = self.negative(logits)
         if self.targets == "dense":
             return self._dense(logits, target, inverse, absent)
@@ -115,7 +117,7 @@ class PropensityLoss(nn.Module):
         return f"reduction={self.reduction!r}, targets={self.targets!r}{clip}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PropensityLoss:
-        """Move or convert the module, but keep the propensities in float32 or finer."""
+        """Move or convert the module, but keep the propensities in float32 or float64."""
         before = self.propensities
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         after = self.propensities
@@ -125,7 +127,7 @@ class PropensityLoss(nn.Module):
 
     def _dense(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
         if target.shape != logits.shape:
-            raise InputError(f"targets of shape {tuple(target.shape)}, logits of shape {tuple(logits.shape)}")
+            raise InputError(f"targets have shape {tuple(target.shape)}, but logits have shape {tuple(logits.shape)}")
         loss = absent + self._zero_one(target, logits.dtype) * self.difference(logits, inverse)
         if self.reduction == "none":
             return loss
@@ -134,12 +136,12 @@ class PropensityLoss(nn.Module):
     def _indexed(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
         if target.is_floating_point() or target.shape[:-1] != logits.shape[:-1]:
             raise InputError(f"label indices must be integers of shape (rows, width), not {tuple(target.shape)}")
-        if _can_read(target):  # elsewhere gather refuses them itself
+        if _can_read(target):  # otherwise gather checks them
             self._check_indices(target, logits.shape[-1])
-        ordered = target.long().sort(dim=-1).values  # a label that is named twice then stands beside itself
-        again = torch.zeros_like(ordered, dtype=torch.bool)
-        again[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
-        present = (ordered != PADDING) & ~again
+        ordered = target.long().sort(dim=-1).values  # duplicates become adjacent
+        duplicate = torch.zeros_like(ordered, dtype=torch.bool)
+        duplicate[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+        present = (ordered != PADDING) & ~duplicate
         labels = torch.where(ordered == PADDING, torch.zeros_like(ordered), ordered)
         chosen = logits.gather(-1, labels)
         added = self.difference(chosen, inverse[labels] if inverse.ndim else inverse)
@@ -151,7 +153,7 @@ class PropensityLoss(nn.Module):
 
     @staticmethod
     def _zero_one(target: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return targets as floats; others than 0 and 1 are refused, or become nan where they cannot be read."""
+        """Return targets as floats. Values other than 0 and 1 raise InputError, or become nan if unreadable."""
         present = target.to(dtype)
         if target.dtype == torch.bool:
             return present
@@ -166,7 +168,7 @@ class PropensityLoss(nn.Module):
         valid = (target >= PADDING) & (target < n_labels)
         if not _all(valid):
             first = int(target[~valid][0])
-            raise InputError(f"label index {first}; expected 0 to {n_labels - 1}, or {PADDING} where a place is empty")
+            raise InputError(f"label index {first}; expected 0 to {n_labels - 1}, or {PADDING} for padding")
 
 
 def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
@@ -174,24 +176,24 @@ def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
 
 
 def _checked_buffer(propensities: npt.ArrayLike | Tensor, max_inverse: float | None) -> Tensor:
-    """Return propensities as a tensor of float32 or finer; refuse a p that is too small for float32."""
-    given = propensities.detach() if isinstance(propensities, Tensor) else None
-    values = propensities if given is None else given.cpu().double().numpy()
+    """Return propensities as a float32 or float64 tensor; raise InputError if 1/p overflows float32."""
+    tensor = propensities.detach() if isinstance(propensities, Tensor) else None
+    values = propensities if tensor is None else tensor.cpu().double().numpy()
     inverse = inverse_propensities(values, max_inverse)
     if inverse.size and inverse.max() > 1 / np.finfo(np.float32).tiny:
         raise InputError(f"a propensity is {1 / inverse.max():g}, too small for float32; give max_inverse")
-    if given is None or not given.is_floating_point():
-        given = torch.as_tensor(propensities, dtype=_at_least_float32(torch.get_default_dtype()))
-    return given.to(_at_least_float32(given.dtype)).clone()
+    if tensor is None or not tensor.is_floating_point():
+        tensor = torch.as_tensor(propensities, dtype=_at_least_float32(torch.get_default_dtype()))
+    return tensor.to(_at_least_float32(tensor.dtype)).clone()
 
 
 def _can_read(tensor: Tensor) -> bool:
-    """Tell whether looking at values neither waits for a device nor breaks a graph that is being captured."""
+    """Return whether reading values neither synchronizes with a device nor breaks graph capture."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _all(valid: Tensor) -> bool:
-    """Tell whether all are valid; True where values cannot be read, as inside `torch.func.vmap`."""
+    """Return whether all are valid; True if values cannot be read, as inside `torch.func.vmap`."""
     try:
         return bool(valid.all())
     except RuntimeError:
@@ -199,7 +201,7 @@ def _all(valid: Tensor) -> bool:
 
 
 class UnbiasedBCEWithLogitsLoss(PropensityLoss):
-    """Cross-entropy that missing labels do not bias: softplus(s) - s y/p. Convex; for p < 1 not bounded below."""
+    """Unbiased cross-entropy: softplus(s) - s y/p. Convex; for p < 1 unbounded below."""
 
     def negative(self, logits: Tensor) -> Tensor:
         """Return softplus(s)."""
@@ -211,7 +213,7 @@ class UnbiasedBCEWithLogitsLoss(PropensityLoss):
 
 
 class NaiveBCEWithLogitsLoss(PropensityLoss):
-    """Cross-entropy with only its positive half divided by p: convex, bounded below, biased towards "absent"."""
+    """Cross-entropy with l+ divided by p: convex and bounded below, but biased."""
 
     def negative(self, logits: Tensor) -> Tensor:
         """Return softplus(s)."""
@@ -223,12 +225,12 @@ class NaiveBCEWithLogitsLoss(PropensityLoss):
 
 
 class UnbiasedLoss(PropensityLoss):
-    """Theorem 1 for your own pair of tensor functions l+ and l- of the logit.
+    """Unbiased loss (Theorem 1) of any pair of functions l+ and l- of the logits.
 
     Parameters
     ----------
     positive, negative
-        The plain loss of a present and of an absent label, elementwise.
+        The uncorrected loss of a present and of an absent label, elementwise.
     propensities, reduction, max_inverse, targets
         As in `PropensityLoss`.
     """
@@ -257,7 +259,7 @@ class UnbiasedLoss(PropensityLoss):
 
 
 class UnbiasedHingeLoss(PropensityLoss):
-    """The hinge loss that missing labels do not bias: for p < 1 neither convex nor bounded below."""
+    """Unbiased hinge loss: for p < 1 neither convex nor bounded below."""
 
     def negative(self, logits: Tensor) -> Tensor:
         """Return max(0, 1 + s)."""
@@ -269,7 +271,7 @@ class UnbiasedHingeLoss(PropensityLoss):
 
 
 class UnbiasedSquaredHingeLoss(PropensityLoss):
-    """The squared hinge loss that missing labels do not bias: for p < 1 neither convex nor bounded below."""
+    """Unbiased squared hinge loss: for p < 1 neither convex nor bounded below."""
 
     def negative(self, logits: Tensor) -> Tensor:
         """Return max(0, 1 + s)^2."""
@@ -281,7 +283,7 @@ class UnbiasedSquaredHingeLoss(PropensityLoss):
 
 
 class ConvexHingeLoss(PropensityLoss):
-    """The paper's convex bound: the hinge loss with its positive half multiplied by 2/p - 1."""
+    """The paper's convex bound: the hinge loss with l+ multiplied by 2/p - 1."""
 
     def negative(self, logits: Tensor) -> Tensor:
         """Return max(0, 1 + s)."""
@@ -294,7 +296,7 @@ class ConvexHingeLoss(PropensityLoss):
 
 
 class ConvexSquaredHingeLoss(PropensityLoss):
-    """The paper's convex bound: the squared hinge loss with its positive half multiplied by 2/p - 1."""
+    """The paper's convex bound: the squared hinge loss with l+ multiplied by 2/p - 1."""
 
     def negative(self, logits: Tensor) -> Tensor:
         """Return max(0, 1 + s)^2."""

@@ -1,4 +1,4 @@
-"""What unbiasedness costs: bias and variance of an estimated loss, exactly, over the two outcomes of one label."""
+"""Exact bias and variance of an estimated loss, over the two outcomes of one observed label."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Moments(NamedTuple):
 
 
 class LossVariance(NamedTuple):
-    """The true risk and the moments of its estimates: the plain loss, the unbiased one, and that with 1/p clipped."""
+    """The true risk, and the moments of the uncorrected, the unbiased and the clipped loss as its estimates."""
 
     risk: Array
     plain: Moments
@@ -36,9 +36,9 @@ class LossVariance(NamedTuple):
 
 
 def moments(estimate: Loss, truth: Loss, scores: npt.ArrayLike, p: npt.ArrayLike, relevance: npt.ArrayLike) -> Moments:
-    """Return mean, bias and variance of `estimate` on an observed label against `truth` on the true one.
+    """Return mean, bias and variance of `estimate`, the loss of an observed label, relative to the risk of `truth`.
 
-    The observed label is 1 with probability q = p * relevance. Over its two outcomes the estimate has the mean
+    The observed label is 1 with probability q = p * relevance. The estimate has the mean
     q l+ + (1 - q) l- and the variance q (1 - q) (l+ - l-)^2; the risk is relevance l*+ + (1 - relevance) l*-.
     """
     s = as_scores(scores)
@@ -58,11 +58,11 @@ def loss_variance(
     relevance: npt.ArrayLike = 1.0,
     max_inverse: float | None = None,
 ) -> LossVariance:
-    """Return what Theorem 1 buys and costs: per score the bias and variance of the plain, unbiased and clipped loss.
+    """Return bias and variance per score of the uncorrected, the unbiased and the clipped loss.
 
-    With d = l*+ - l*-, r = relevance and c the weight in place of 1/p (1 for the plain loss), the bias is
-    r (c p - 1) d and the variance r p (1 - r p) c^2 d^2: zero bias at c = 1/p costs a variance of r (1/p - r) d^2.
-    A mean over n independent labels has the same bias and a variance n times smaller.
+    With d = l*+ - l*-, r = relevance and the weight c (1/p if unbiased, 1 if uncorrected), the bias is r (c p - 1) d
+    and the variance is r p (1 - r p) c^2 d^2. At c = 1/p the bias is 0 and the variance is r (1/p - r) d^2.
+    The mean over n independent labels has the same bias and 1/n of the variance.
 
     Parameters
     ----------
@@ -71,19 +71,19 @@ def loss_variance(
     p
         Propensity, a number or one per label (along the last axis of the scores).
     scores
-        Where to look.
+        The scores at which the moments are computed.
     relevance
-        P(Y* = 1), a number or an array that broadcasts with the scores. 1 asks about a label known to be true.
+        P(Y* = 1), a number or an array that broadcasts with the scores. The default 1 is a true label.
     max_inverse
-        Where to clip 1/p in the third estimate, which is left out without it.
+        Upper limit of 1/p in the third estimate. If None, `clipped` is None.
 
     Examples
     --------
     >>> from unmissed.losses import hinge, loss_variance
-    >>> seen = loss_variance(hinge(), 0.1, scores=[2.0], max_inverse=4)
-    >>> [float(m.bias[0].round(3)) for m in (seen.plain, seen.unbiased, seen.clipped)]
+    >>> result = loss_variance(hinge(), 0.1, scores=[2.0], max_inverse=4)
+    >>> [float(m.bias[0].round(3)) for m in (result.plain, result.unbiased, result.clipped)]
     [2.7, 0.0, 1.8]
-    >>> [float(m.variance[0].round(3)) for m in (seen.plain, seen.unbiased, seen.clipped)]
+    >>> [float(m.variance[0].round(3)) for m in (result.plain, result.unbiased, result.clipped)]
     [0.81, 81.0, 12.96]
     """
     truth = loss if isinstance(loss, Loss) else Loss.of_functions(*loss)

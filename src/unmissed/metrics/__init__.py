@@ -1,4 +1,10 @@
-"""P, nDCG, PSP, PSnDCG and what goes with them, with their uncertainty."""
+"""Ranking metrics for extreme multi-label classification, with bootstrap confidence intervals.
+
+Start with `scoring.evaluate`: it takes a ranking, Y and 1/p, and returns an `Evaluation` (`evaluation.py`).
+`conventions.py` names the definitions of PSP and PSnDCG that exist in the field. `hits.py` is the compiled pass over
+the rows, `bootstrap.py` the compiled resampling. `uncertainty.py` has intervals and paired comparisons, `deciles.py`
+results by label frequency, and `summary.py` all of it as JSON.
+"""
 
 from unmissed.metrics.conventions import AUTHORS, DISMECPP, PYXCLIB, Conventions
 from unmissed.metrics.deciles import Decile, by_decile, decile_of

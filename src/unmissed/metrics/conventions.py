@@ -1,4 +1,4 @@
-"""Conventions: the choices that make one metric name mean several numbers, each under a name of its own."""
+"""Conventions: named choices between the field's competing definitions of PSP, PSnDCG and macro averages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from unmissed.errors import InputError
-from unmissed.kernels.hits import RAW, ROW_IDEAL, ROW_RATIO, UNDIVIDED, UNNORMALISED
+from unmissed.metrics.hits import RAW, ROW_IDEAL, ROW_RATIO, UNDIVIDED, UNNORMALIZED
 
 Variant = Literal["pyxclib", "dismecpp", "row-ratios", "fastxml", "raw"]
 Policy = Literal["keep", "drop"]
@@ -15,10 +15,10 @@ SCALINGS: dict[Variant, int] = {
     "pyxclib": ROW_IDEAL,
     "dismecpp": UNDIVIDED,
     "row-ratios": ROW_RATIO,
-    "fastxml": UNNORMALISED,
+    "fastxml": UNNORMALIZED,
     "raw": RAW,
 }
-RERANK_DEPTH = 5  # the places among which the authors of PW-DiSMEC re-rank
+RERANK_DEPTH = 5  # number of leading labels that the published code of PW-DiSMEC re-ranks
 
 
 @dataclass(frozen=True)
@@ -28,24 +28,28 @@ class Conventions:
     Parameters
     ----------
     variant : {"pyxclib", "dismecpp", "row-ratios", "fastxml", "raw"}
-        How PSP and PSnDCG are normalised. `pyxclib` (also napkinXC, PWXMC): sums over the corpus, divided by the sums
-        of the best possible ranking; for PSnDCG each row is divided by its ideal, unweighted DCG first. `dismecpp`: the
-        same without that division. `row-ratios`: the mean over rows of each row's ratio. `fastxml`: PSnDCG as the mean
-        over rows of the weighted DCG over the DCG of k hits, not divided by the best possible (it can pass 1); PSP as
-        pyxclib. `raw`: the paper's formulas before it divides by the best possible: PSP as the mean over rows of the
-        weighted hits over k, PSnDCG as that of the weighted DCG over the row's ideal DCG. Both can pass 1; PSP then
-        estimates the P of complete labels without bias.
+        How PSP and PSnDCG are normalized.
+
+        - `pyxclib` (also napkinXC, PWXMC): the sum over all rows, divided by the sum of the best possible ranking. For
+          PSnDCG, each row is first divided by its ideal unweighted DCG.
+        - `dismecpp`: as `pyxclib`, without the division by the ideal DCG.
+        - `row-ratios`: the mean over rows of each row's ratio.
+        - `fastxml`: PSP as `pyxclib`. PSnDCG is the mean over rows of the weighted DCG, divided by the DCG of k hits
+          and not by the best possible. It can exceed 1.
+        - `raw`: the paper's formulas before normalization. PSP is the mean over rows of the weighted hits over k,
+          PSnDCG the mean of the weighted DCG over the row's ideal DCG. Both can exceed 1. PSP is then an unbiased
+          estimate of P on complete labels.
     rerank : bool
-        Score PSP and PSnDCG on the list that PW-DiSMEC's authors score: among the first five labels the one with the
-        largest inverse propensity and a score above 0 goes first, then again among the rest. P and nDCG stay plain.
+        Compute PSP and PSnDCG on the re-ranked list of PW-DiSMEC's published code: the first five labels, those with a
+        positive score sorted by decreasing inverse propensity. P and nDCG use the original list.
     empty_rows : {"keep", "drop"}
-        Rows without a true label: they count as rows with nothing found (pyxclib), or not at all (DiSMEC++).
+        Rows without a true label: score them 0 (pyxclib) or ignore them (DiSMEC++).
     unseen_labels : {"keep", "drop"}
-        True labels without a positive in training: they stay in the truth, or leave it (before empty rows are dropped).
+        True labels without a training positive: keep them in Y or remove them, before empty rows are dropped.
     filtered : {"ranking", "both"}
-        Filtered pairs leave the ranking (pyxclib's scripts), or the ranking and the truth.
+        Remove filtered pairs from the ranking (pyxclib's scripts), or from the ranking and Y.
     macro : {"true", "all"}
-        Macro averages go over the labels that occur in the truth, or over all labels of the data (DiSMEC++).
+        Macro-average over the labels with a true row, or over all labels (DiSMEC++).
     """
 
     variant: Variant = "pyxclib"
@@ -71,13 +75,13 @@ class Conventions:
                 raise InputError(f"unknown convention {field.name}={value!r}; known: {known}")
 
     def describe(self) -> dict[str, Any]:
-        """Return the choices as a value that JSON can hold; `Conventions(**value)` is the same again."""
+        """Return the conventions as a JSON-serializable dict; `Conventions(**value)` restores them."""
         return asdict(self)
 
 
 PYXCLIB = Conventions()
-"""The defaults: what pyxclib computes."""
+"""The defaults, as computed by pyxclib."""
 AUTHORS = Conventions(rerank=True)
-"""What the published code of PW-DiSMEC prints."""
+"""As computed by the published code of PW-DiSMEC."""
 DISMECPP = Conventions(variant="dismecpp", empty_rows="drop", macro="all")
-"""What DiSMEC++'s evaluation script prints."""
+"""As computed by the evaluation script of DiSMEC++."""

@@ -1,4 +1,4 @@
-"""Deciles: results for rare and for frequent labels apart, by their counts in training."""
+"""Deciles: recall, precision and the part of PSP by label frequency in training."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ UNSEEN = 0
 
 @dataclass(frozen=True)
 class Decile:
-    """What a group of labels of similar training counts gets at one cut-off.
+    """Results of a group of labels with similar training counts, at one cut-off.
 
     Parameters
     ----------
     decile : int
-        1 holds the rarest tenth of the labels seen in training, 10 the most frequent; 0 the labels never seen there.
+        From 1, the rarest tenth of the labels seen in training, to 10, the most frequent tenth; 0 for unseen labels.
     begin, end : float
-        Which labels these are: the shares of the labels seen in training that are rarer, and that are not more
-        frequent. Labels of one count stay together, so a group of a long tail can cover several tenths. Both are 0 for
-        labels never seen.
+        The fraction of the labels seen in training that are rarer than this group, and that fraction plus the group
+        itself. Labels of equal count share a decile, so in a long tail a group can cover several tenths. Both are 0 for
+        unseen labels.
     k : int
     n_labels : int
     fewest, most : int
         The smallest and the largest training count in the group.
     true, listed, hits : int
-        Marks of these labels in the truth, in the first k places, and in both.
+        The number of (row, label) pairs of the group in Y, in the top k, and in both.
     recall, precision : float
-        hits/true and hits/listed over the group; not a number where nothing is true or listed.
+        hits/true and hits/listed over the group; NaN if the denominator is 0.
     psp_part : float or None
-        Sum of 1/p over the group's hits, divided by the denominator of PSP@k over all labels: with the pyxclib variant
-        the parts of all groups add up to PSP@k.
+        The sum of 1/p over the group's hits, divided by the denominator of PSP@k over all labels. With the pyxclib
+        variant, the parts of all groups add up to PSP@k.
     """
 
     decile: int
@@ -54,10 +54,10 @@ class Decile:
 
 
 def decile_of(train_counts: npt.ArrayLike) -> Counts:
-    """Return every label's decile, 1 to 10, by its training count among the labels seen in training; 0 if unseen.
+    """Return each label's decile, 1 to 10, by its training count among the labels seen in training; 0 if unseen.
 
-    A tenth of the *labels*, not of the marks, makes a decile. Labels of one count stay together, in the decile of the
-    middle of them, so deciles of a long tail differ in size and may be empty.
+    A decile is a tenth of the *labels*, not of the label assignments. Labels of equal count share a decile, the one of
+    their middle rank. In a long tail, deciles therefore differ in size and can be empty.
     """
     counts = np.asarray(train_counts)
     seen = np.sort(counts[counts > 0])
@@ -70,9 +70,9 @@ def decile_of(train_counts: npt.ArrayLike) -> Counts:
 
 
 def by_decile(evaluation: Evaluation, k: int | None = None) -> list[Decile]:
-    """Return the results of every decile that holds labels, rarest first, at `k` or else at the deepest cut-off."""
+    """Return the results of each non-empty decile, rarest first, at cut-off `k` (default: the largest)."""
     if evaluation.train_counts is None:
-        raise InputError("results by decile need train_counts in evaluate")
+        raise InputError("results by decile need training counts; pass train_counts to evaluate")
     depth = evaluation.k[-1] if k is None else k
     if depth not in evaluation.k:
         raise InputError(f"k = {depth} was not evaluated; evaluated: {', '.join(map(str, evaluation.k))}")
@@ -83,7 +83,7 @@ def by_decile(evaluation: Evaluation, k: int | None = None) -> list[Decile]:
 
 def _group(evaluation: Evaluation, cut: int, decile: int, members: npt.NDArray[np.bool_]) -> Decile:
     tally, counts, weights = evaluation.labels, evaluation.train_counts, evaluation.inverse_propensities
-    assert counts is not None  # by_decile has looked
+    assert counts is not None  # by_decile checks it
     true, listed, hits = (
         int(column[members].sum()) for column in (tally.true, tally.listed[:, cut], tally.hits[:, cut])
     )

@@ -1,4 +1,4 @@
-"""Evaluation: what rows and labels add to the metrics, kept apart so that batches merge and intervals come free."""
+"""Evaluation: the terms of each row and the counts of each label, from which metrics and intervals are computed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.kernels.hits import NDCG, PRECISION, PSNDCG_BEST, PSNDCG_GAIN, PSP_BEST, PSP_GAIN, RECALL
 from unmissed.metrics.conventions import Conventions
+from unmissed.metrics.hits import NDCG, PRECISION, PSNDCG_BEST, PSNDCG_GAIN, PSP_BEST, PSP_GAIN, RECALL
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-# name, numerator's column, denominator's column; without one each row counts 1
+# Name, column of the numerator, column of the denominator (None: the number of rows).
 RATIOS: tuple[tuple[str, int, int | None], ...] = (
     ("P", PRECISION, None),
     ("nDCG", NDCG, None),
@@ -27,14 +27,23 @@ RATIOS: tuple[tuple[str, int, int | None], ...] = (
 )
 MACRO = ("macro precision", "macro recall", "macro F1")
 METRICS = (*(name for name, _, _ in RATIOS), "coverage", *MACRO)
-"""The names of the metrics; each has figures such as "P@5" at its cut-offs."""
+"""The names of the metrics; a figure's name adds the cut-off, as in "P@5"."""
 
 
 @dataclass(frozen=True)
 class LabelTally:
-    """How often each label was true, listed, hit, hit in the list that PSP scores, and among the k heaviest true ones.
+    """Counts per label.
 
-    `true` has one count per label, the others are (n_labels, n_cuts): counts within the first k places.
+    Parameters
+    ----------
+    true : array of shape (n_labels,)
+        Rows with the label in Y.
+    listed, hits : arrays of shape (n_labels, n_cuts)
+        Rows with the label in the top k, and those of them where it is true.
+    scored : array of shape (n_labels, n_cuts)
+        Hits in the list that PSP scores, which differs from the ranking if it is re-ranked.
+    best : array of shape (n_labels, n_cuts)
+        Rows where the label is among the k true labels with the largest 1/p.
     """
 
     true: Counts
@@ -49,13 +58,16 @@ class LabelTally:
 
 @dataclass(frozen=True, eq=False)
 class Unseen:
-    """What the policy for labels without a positive in training concerns, whichever it is.
+    """Counts of true labels without a training positive, whether they are kept or dropped.
 
     Parameters
     ----------
-    true : how often each label is true and unseen in training
-    rows : rows with at least one such label
-    emptied : rows whose true labels are all of this kind, so that dropping them leaves nothing to find
+    true : array of shape (n_labels,)
+        Rows with the label in Y, for labels unseen in training; 0 for the others.
+    rows : int
+        Rows with at least one unseen label.
+    emptied : int
+        Rows with unseen labels only.
     """
 
     true: Counts
@@ -63,13 +75,13 @@ class Unseen:
     emptied: int
 
     @property
-    def marks(self) -> int:
-        """The number of marks of unseen labels."""
+    def n_assignments(self) -> int:
+        """The number of true (row, label) pairs of unseen labels."""
         return int(self.true.sum())
 
     @property
     def n_labels(self) -> int:
-        """The number of labels that are true somewhere and unseen in training."""
+        """The number of labels that occur in Y but not in training."""
         return int(np.count_nonzero(self.true))
 
     def __add__(self, other: Unseen) -> Unseen:
@@ -78,22 +90,22 @@ class Unseen:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The result of `evaluate`: every row's numerators and denominators, and every label's counts.
+    """The result of `evaluate`: numerators and denominators per row, and counts per label.
 
     Parameters
     ----------
     k : tuple of int
-        The cut-offs, rising.
-    terms : float32 array of shape (n_samples, len(k), 7), or 3 in place of 7 without inverse propensities
-        What each row adds to the numerators and denominators; for intervals.
+        The cut-offs, increasing.
+    terms : float32 array of shape (n_samples, len(k), 7), or 3 columns without inverse propensities
+        Each row's contribution to the numerators and denominators; used for intervals.
     totals : float64 array of shape (len(k), 7 or 3)
-        The sums of the terms before these were rounded; for figures.
+        The sums of the terms in double precision; used for the figures.
     labels : LabelTally
-    inverse_propensities, train_counts : arrays over labels, or None where they were not given
+    inverse_propensities, train_counts : arrays of shape (n_labels,), or None if not given
     conventions : Conventions
-        What the figures mean.
+        The definitions that the figures follow.
     unseen : Unseen, or None without training counts
-        What `conventions.unseen_labels` concerns.
+        The true labels that `conventions.unseen_labels` keeps or drops.
     """
 
     k: tuple[int, ...]
@@ -107,12 +119,12 @@ class Evaluation:
 
     @property
     def n_samples(self) -> int:
-        """The number of rows that count."""
+        """The number of evaluated rows."""
         return int(self.terms.shape[0])
 
     @property
     def n_labels(self) -> int:
-        """The number of labels of the data."""
+        """The number of labels."""
         return int(self.labels.true.size)
 
     def __getitem__(self, name: str) -> float:
@@ -120,22 +132,22 @@ class Evaluation:
 
     def __repr__(self) -> str:
         shown = [name for name in self.figures if name.split("@")[0] in ("P", "PSP")]
-        told = ", ".join(f"{name} {self.figures[name]:.4f}" for name in shown)
-        return f"Evaluation({self.n_samples} rows, {self.n_labels} labels: {told})"
+        values = ", ".join(f"{name} {self.figures[name]:.4f}" for name in shown)
+        return f"Evaluation({self.n_samples} rows, {self.n_labels} labels: {values})"
 
     @cached_property
     def figures(self) -> dict[str, float]:
-        """Every metric by its name, `P@1`, `PSnDCG@5`, as a fraction; not a number where nothing could be found."""
+        """All metrics by name, such as `P@1` and `PSnDCG@5`, as fractions; NaN if the denominator is 0."""
         return {**ratio_figures(self, self.totals), **self._coverage(), **self._macro()}
 
     def _coverage(self) -> dict[str, float]:
-        """Return which share of the labels that occur in the truth is rightly predicted for at least one row."""
+        """Return the fraction of the labels in Y that are correctly predicted for at least one row."""
         occurring = int(np.count_nonzero(self.labels.true))
         found = np.count_nonzero(self.labels.hits, axis=0)
         return {f"coverage@{k}": _ratio(found[cut], occurring) for cut, k in enumerate(self.k)}
 
     def _macro(self) -> dict[str, float]:
-        """Return the means over labels of hits/listed, hits/true and 2 hits/(listed + true), each 0 where it is 0/0."""
+        """Return the means over labels of hits/listed, hits/true and 2 hits/(listed + true), with 0/0 = 0."""
         tally = self.labels
         chosen = tally.true > 0 if self.conventions.macro == "true" else np.ones(self.n_labels, dtype=np.bool_)
         hits, listed, true = tally.hits[chosen], tally.listed[chosen], tally.true[chosen, None]
@@ -152,7 +164,7 @@ class Evaluation:
 
 
 def ratio_figures(evaluation: Evaluation, totals: Floats) -> dict[str, float]:
-    """Return the metrics that are ratios of sums over rows, from the sums of the rows' terms."""
+    """Return the metrics that are ratios of sums over rows, given the sums of the rows' terms."""
     sums: npt.NDArray[Any] = totals.reshape(evaluation.totals.shape)
     return {
         f"{name}@{k}": _ratio(sums[cut, above], evaluation.n_samples if below is None else sums[cut, below])
@@ -163,9 +175,9 @@ def ratio_figures(evaluation: Evaluation, totals: Floats) -> dict[str, float]:
 
 
 def merge(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Return the evaluation of all rows together; batches in any order give the same figures."""
+    """Return the evaluation of all batches together; the figures do not depend on the order of the batches."""
     if not evaluations:
-        raise InputError("there is no evaluation to merge")
+        raise InputError("merge needs at least one evaluation")
     first = evaluations[0]
     labels, totals, unseen = first.labels, first.totals, first.unseen
     for other in evaluations[1:]:
@@ -177,7 +189,7 @@ def merge(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def check_alike(first: Evaluation, other: Evaluation) -> None:
-    """Refuse evaluations that do not measure the same thing."""
+    """Raise InputError unless two evaluations have the same cut-offs, conventions, labels and propensities."""
     if first.k != other.k or first.conventions != other.conventions:
         raise InputError("evaluations differ in their cut-offs or conventions")
     if first.n_labels != other.n_labels:

@@ -1,4 +1,4 @@
-"""Scoring: a ranking, the truth and inverse propensities in, an Evaluation out, in one pass over hits."""
+"""Scoring: evaluate a ranking against Y and inverse propensities in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.kernels.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
 from unmissed.losses.inverse import check_inverse_propensities
 from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
 from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally, Unseen
+from unmissed.metrics.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
 from unmissed.ranking import Ranking
 
 
-class _Rows(NamedTuple):
-    """Plain arrays: rankings, and the truth as rising labels of each row."""
+class _RankedRows(NamedTuple):
+    """The ranking of each row, and its true labels in CSR form with sorted indices."""
 
     labels: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
@@ -44,23 +44,23 @@ def evaluate(
         A ranking at least as deep as the largest k. Of scores, dense or sparse, the best labels are kept as
         `Ranking.from_scores` does.
     Y : scipy sparse matrix or array of shape (n_samples, n_labels)
-        The truth; entries are 1 for a true label, 0 or nothing elsewhere.
+        The true labels: 1 for a true label, 0 or no entry elsewhere.
     inverse_propensities : array of n_labels, optional
-        1/p of every label, from the *training* counts; without it PSP and PSnDCG are left out.
+        1/p of each label, estimated from the *training* counts. Without it, PSP and PSnDCG are not computed.
     k : int or sequence of int
         The cut-offs.
     train_counts : array of n_labels, optional
-        How often each label is positive in training; needed for deciles and to drop unseen labels.
+        Training positives per label; needed for deciles and to drop unseen labels.
     filtered : int array of shape (n_pairs, 2), optional
-        (row, label) pairs that do not count, such as the reciprocal pairs of label-feature data sets. The labels after
-        a filtered one move up, so give a ranking that is deeper than the largest k.
+        (row, label) pairs to ignore, such as the reciprocal pairs of label-feature data sets. The labels after a
+        filtered one move up, so the ranking should be deeper than the largest k.
     conventions : Conventions
-        Which definitions the metrics follow; the defaults give pyxclib's numbers.
+        The definitions that the metrics follow; the defaults give pyxclib's numbers.
 
     Returns
     -------
     Evaluation
-        `evaluation["PSP@5"]` is a figure, `evaluation.figures` has all of them.
+        `evaluation["PSP@5"]` is one figure, `evaluation.figures` a dict of all.
     """
     cuts = _check_cuts(k)
     truth = check_Y(Y)
@@ -73,7 +73,7 @@ def evaluate(
     inverse = None if inverse_propensities is None else check_inverse_propensities(inverse_propensities, n_labels)
     counts = _check_counts(train_counts, n_labels)
     depth = max(cuts[-1], RERANK_DEPTH if conventions.rerank else 0)
-    rows = _Rows(
+    rows = _RankedRows(
         ranking.labels, ranking.scores, truth.indptr.astype(np.int64), truth.indices.astype(np.int32, copy=False)
     )
     if pairs is not None:
@@ -81,8 +81,8 @@ def evaluate(
     unseen = None if counts is None else _unseen(rows, counts)
     if conventions.unseen_labels == "drop":
         if counts is None:
-            raise InputError("to drop labels unseen in training, evaluate needs train_counts")
-        rows = _with_marks(rows, counts[rows.indices] > 0)
+            raise InputError("unseen_labels='drop' needs training counts; pass train_counts to evaluate")
+        rows = _keep_assignments(rows, counts[rows.indices] > 0)
     if conventions.empty_rows == "drop":
         rows = _without_rows(rows)
     terms, totals, labels = _tally(rows, depth, cuts, n_labels, inverse, conventions)
@@ -90,9 +90,14 @@ def evaluate(
 
 
 def _tally(
-    rows: _Rows, depth: int, cuts: tuple[int, ...], n_labels: int, inverse: Floats | None, conventions: Conventions
+    rows: _RankedRows,
+    depth: int,
+    cuts: tuple[int, ...],
+    n_labels: int,
+    inverse: Floats | None,
+    conventions: Conventions,
 ) -> tuple[npt.NDArray[np.float32], Floats, LabelTally]:
-    """Run the compiled pass and turn counts between cut-offs into counts up to each cut-off."""
+    """Run the compiled pass; return the row terms, their sums, and the label counts accumulated over cut-offs."""
     n_samples = rows.labels.shape[0]
     width = 3 if inverse is None else 7
     terms = np.empty((n_samples, len(cuts), width), dtype=np.float32)
@@ -100,11 +105,11 @@ def _tally(
     counts = np.zeros((n_labels, len(cuts), 5), dtype=np.int32)
     reranked = conventions.rerank and inverse is not None
     tally(
-        _plain(rows.labels[:, :depth], np.int32),
-        _plain(rows.scores[:, :RERANK_DEPTH] if reranked else np.empty((0, 0)), np.float32),
-        _plain(rows.indptr, np.int64),
-        _plain(rows.indices, np.int32),
-        _plain(np.empty(0) if inverse is None else inverse, np.float64),
+        _as_kernel_array(rows.labels[:, :depth], np.int32),
+        _as_kernel_array(rows.scores[:, :RERANK_DEPTH] if reranked else np.empty((0, 0)), np.float32),
+        _as_kernel_array(rows.indptr, np.int64),
+        _as_kernel_array(rows.indices, np.int32),
+        _as_kernel_array(np.empty(0) if inverse is None else inverse, np.float64),
         np.array(cuts, dtype=np.int64),
         SCALINGS[conventions.variant],
         terms,
@@ -116,28 +121,28 @@ def _tally(
     return terms, totals, LabelTally(true[:, 0], listed, hits, scored, best)
 
 
-def _plain(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return a contiguous, writable array of one type: the kernel would be compiled again for a memory-mapped one."""
+def _as_kernel_array(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return a contiguous, writable array of one dtype; for any other, Numba would compile the kernel again."""
     return np.require(array, dtype=dtype, requirements=["C", "W"])
 
 
 def _check_cuts(k: Any) -> tuple[int, ...]:
-    given = list(k) if isinstance(k, Iterable) and not isinstance(k, str) else [k]
-    whole = all(isinstance(cut, int | np.integer) and not isinstance(cut, bool) and cut >= 1 for cut in given)
-    if not given or not whole:
-        raise InputError(f"k must be one or more whole numbers of at least 1, not {k!r}")
-    return tuple(sorted({int(cut) for cut in given}))
+    cuts = list(k) if isinstance(k, Iterable) and not isinstance(k, str) else [k]
+    valid = all(isinstance(cut, int | np.integer) and not isinstance(cut, bool) and cut >= 1 for cut in cuts)
+    if not cuts or not valid:
+        raise InputError(f"k must be one or more integers of at least 1, not {k!r}")
+    return tuple(sorted({int(cut) for cut in cuts}))
 
 
 def needed_depth(k: Sequence[int], conventions: Conventions, pairs: npt.NDArray[np.int64] | None) -> int:
-    """Return how many labels of a row metrics can read: those of the largest k, and those that filtering may remove."""
+    """Return the required depth of a ranking: the largest k plus the labels per row that filtering can remove."""
     deepest = max(*k, RERANK_DEPTH if conventions.rerank else 0)
     removed = 0 if pairs is None or not len(pairs) else int(np.unique(pairs[:, 0], return_counts=True)[1].max())
     return deepest + removed
 
 
 def _rank_scores(scores: Any, n_labels: int, depth: int) -> Ranking:
-    """Return the ranking of a score matrix, which has a column for each label of the truth."""
+    """Return the ranking of a score matrix, which must have one column per label of Y."""
     ranking = Ranking.from_scores(scores, depth)
     n_columns = np.shape(scores)[1]
     if n_columns != n_labels:
@@ -147,9 +152,9 @@ def _rank_scores(scores: Any, n_labels: int, depth: int) -> Ranking:
 
 def _check_depth(ranking: Ranking, cuts: tuple[int, ...], conventions: Conventions) -> None:
     if cuts[-1] > ranking.k:
-        raise InputError(f"k = {cuts[-1]} was asked for, and the ranking has only {ranking.k} places per row")
+        raise InputError(f"k = {cuts[-1]} exceeds the ranking, which has {ranking.k} labels per row")
     if conventions.rerank and ranking.k < RERANK_DEPTH:
-        raise InputError(f"re-ranking reads {RERANK_DEPTH} places per row, and the ranking has only {ranking.k}")
+        raise InputError(f"re-ranking needs {RERANK_DEPTH} labels per row, and the ranking has {ranking.k}")
 
 
 def _check_fit(ranking: Ranking, shape: tuple[int, int]) -> None:
@@ -176,9 +181,7 @@ def _check_pairs(filtered: npt.ArrayLike, shape: tuple[int, int]) -> npt.NDArray
     if pairs.size == 0:
         return np.empty((0, 2), dtype=np.int64)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise InputError(
-            f"filtered pairs must be whole numbers of shape (pairs, 2), not {pairs.dtype} of {pairs.shape}"
-        )
+        raise InputError(f"filtered pairs must be integers of shape (n_pairs, 2), not {pairs.dtype} of {pairs.shape}")
     wrong = np.flatnonzero(((pairs < 0) | (pairs >= np.array(shape))).any(axis=1))
     if wrong.size:
         raise InputError(
@@ -188,8 +191,13 @@ def _check_pairs(filtered: npt.ArrayLike, shape: tuple[int, int]) -> npt.NDArray
     return pairs.astype(np.int64)
 
 
-def _without_pairs(rows: _Rows, pairs: npt.NDArray[np.int64], n_labels: int, conventions: Conventions) -> _Rows:
-    """Take filtered pairs out of the ranking, the rest of a row moving up, and by convention out of the truth."""
+def _without_pairs(
+    rows: _RankedRows, pairs: npt.NDArray[np.int64], n_labels: int, conventions: Conventions
+) -> _RankedRows:
+    """Remove filtered pairs from the ranking, and from the true labels if the convention says so.
+
+    The labels after a removed one move up.
+    """
     keys = np.sort(pairs[:, 0] * n_labels + pairs[:, 1])
     n_samples = rows.labels.shape[0]
     of_row = np.arange(n_samples, dtype=np.int64)[:, None] * n_labels
@@ -202,38 +210,38 @@ def _without_pairs(rows: _Rows, pairs: npt.NDArray[np.int64], n_labels: int, con
     if conventions.filtered == "ranking":
         return rows
     lengths = np.diff(rows.indptr)
-    return _with_marks(rows, ~_among(np.repeat(of_row[:, 0], lengths) + rows.indices, keys))
+    return _keep_assignments(rows, ~_among(np.repeat(of_row[:, 0], lengths) + rows.indices, keys))
 
 
 def _among(values: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell which values are among the rising keys."""
+    """Return which values are among the sorted keys."""
     if not keys.size:
         return np.zeros(values.shape, dtype=np.bool_)
     at = np.minimum(np.searchsorted(keys, values), keys.size - 1)
     return np.asarray(keys[at] == values)
 
 
-def _with_marks(rows: _Rows, kept: npt.NDArray[np.bool_]) -> _Rows:
-    """Keep some of the truth's marks."""
+def _keep_assignments(rows: _RankedRows, kept: npt.NDArray[np.bool_]) -> _RankedRows:
+    """Keep the true label assignments of a mask."""
     before = np.concatenate([[0], np.cumsum(kept)])
     return rows._replace(indptr=before[rows.indptr].astype(np.int64), indices=rows.indices[kept])
 
 
-def _unseen(rows: _Rows, counts: Counts) -> Unseen:
-    """Count the marks of labels without a training positive, the rows with any, and the rows with no others."""
-    odd = counts[rows.indices] == 0
-    before = np.concatenate([[0], np.cumsum(odd)])
+def _unseen(rows: _RankedRows, counts: Counts) -> Unseen:
+    """Count the true labels without a training positive, the rows with any, and the rows with no others."""
+    unseen = counts[rows.indices] == 0
+    before = np.concatenate([[0], np.cumsum(unseen)])
     per_row = np.diff(before[rows.indptr])
     lengths = np.diff(rows.indptr)
     return Unseen(
-        np.bincount(rows.indices[odd], minlength=counts.size).astype(np.int64),
+        np.bincount(rows.indices[unseen], minlength=counts.size).astype(np.int64),
         int(np.count_nonzero(per_row)),
         int(np.count_nonzero((per_row > 0) & (per_row == lengths))),
     )
 
 
-def _without_rows(rows: _Rows) -> _Rows:
-    """Leave out rows that have no true label."""
-    full = np.diff(rows.indptr) > 0
-    indptr = np.concatenate([rows.indptr[:1], rows.indptr[1:][full]])
-    return rows._replace(labels=rows.labels[full], scores=rows.scores[full], indptr=indptr)
+def _without_rows(rows: _RankedRows) -> _RankedRows:
+    """Remove the rows that have no true label."""
+    labeled = np.diff(rows.indptr) > 0
+    indptr = np.concatenate([rows.indptr[:1], rows.indptr[1:][labeled]])
+    return rows._replace(labels=rows.labels[labeled], scores=rows.scores[labeled], indptr=indptr)

@@ -1,4 +1,4 @@
-"""Summary: an evaluation with its uncertainty as one value that JSON can hold."""
+"""Summary: an evaluation and its confidence intervals as one JSON-serializable dict."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from unmissed.metrics.uncertainty import compare, intervals, support, warnings
 from unmissed.progress import Progress, silent
 
 
-def summarise(
+def summarize(
     evaluation: Evaluation, n_resamples: int = 1000, level: float = 0.95, seed: int = 0, progress: Progress = silent
 ) -> dict[str, Any]:
-    """Return figures with intervals, what PSP rests on, deciles, warnings and conventions, ready for JSON.
+    """Return figures with intervals, effective sample sizes of PSP, deciles, warnings and conventions, for JSON.
 
-    With `n_resamples` 0 figures come without intervals. A figure that does not exist (nothing could be found) is None.
+    With `n_resamples=0` there are no intervals. A figure whose denominator is 0 is None.
     """
     ranges = intervals(evaluation, n_resamples, level, seed, progress) if n_resamples and evaluation.n_samples else {}
-    summary: dict[str, Any] = _plain(
+    summary: dict[str, Any] = _without_nan(
         {
             "n_samples": evaluation.n_samples,
             "n_labels": evaluation.n_labels,
@@ -31,7 +31,7 @@ def summarise(
                 name: {"value": value, **(ranges[name]._asdict() if name in ranges else {})}
                 for name, value in evaluation.figures.items()
             },
-            "support": {name: rests._asdict() for name, rests in support(evaluation).items()},
+            "support": {name: found._asdict() for name, found in support(evaluation).items()},
             "deciles": [asdict(group) for k in evaluation.k for group in by_decile(evaluation, k)]
             if evaluation.train_counts is not None
             else [],
@@ -42,7 +42,7 @@ def summarise(
     return summary
 
 
-def summarise_difference(
+def summarize_difference(
     first: Evaluation,
     second: Evaluation,
     n_resamples: int = 1000,
@@ -50,30 +50,30 @@ def summarise_difference(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Return the paired differences of two evaluations, ready for JSON."""
-    found = compare(first, second, n_resamples, level, seed, progress)
-    differences: dict[str, Any] = _plain({name: difference._asdict() for name, difference in found.items()})
-    return differences
+    """Return the paired differences of two evaluations, for JSON."""
+    differences = compare(first, second, n_resamples, level, seed, progress)
+    summary: dict[str, Any] = _without_nan({name: each._asdict() for name, each in differences.items()})
+    return summary
 
 
 def _unseen(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Return what was done with true labels unseen in training, and how much it concerned."""
-    found = evaluation.unseen
-    if found is None:
+    """Return the policy for true labels unseen in training, and their counts."""
+    unseen = evaluation.unseen
+    if unseen is None:
         return None
     return {
         "policy": evaluation.conventions.unseen_labels,
-        "labels": found.n_labels,
-        "marks": found.marks,
-        "rows": found.rows,
-        "rows_without_others": found.emptied,
+        "labels": unseen.n_labels,
+        "assignments": unseen.n_assignments,
+        "rows": unseen.rows,
+        "rows_without_others": unseen.emptied,
     }
 
 
-def _plain(value: Any) -> Any:
-    """Return the value with None in place of numbers that JSON does not know."""
+def _without_nan(value: Any) -> Any:
+    """Replace NaN and infinity by None, since JSON has neither."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_without_nan(each) for each in value]
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Uncertainty: bootstrap intervals, paired differences, and how many marks and labels really carry a weighted sum."""
+"""Uncertainty: bootstrap intervals, paired differences, and the effective sample size of weighted sums."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.kernels.bootstrap import resample_sums
+from unmissed.metrics.bootstrap import resample_sums
 from unmissed.metrics.evaluation import Counts, Evaluation, Floats, check_alike, ratio_figures
 from unmissed.progress import Progress, silent
 
-FEW_LABELS = 10  # fewer labels than this making half of a sum is worth a warning
-_AT_ONCE = 50  # resamples between two words of progress
+FEW_LABELS = 10  # warn if fewer labels than this make up half of a sum
+_AT_ONCE = 50  # resamples between two progress reports
 
 
 class Interval(NamedTuple):
-    """The middle `level` of a figure's bootstrap distribution."""
+    """A percentile bootstrap interval: the middle `level` of a figure's bootstrap distribution."""
 
     low: float
     high: float
 
 
 class Difference(NamedTuple):
-    """By how much one ranking's figure exceeds another's on the same rows, with its interval.
+    """A paired difference of two rankings on the same rows, with its bootstrap interval.
 
-    `ahead` is the share of resamples in which the first ranking's figure is larger, ties counting half.
+    `ahead` is the fraction of resamples in which the first ranking's figure is larger; ties count half.
     """
 
     value: float
@@ -36,14 +36,14 @@ class Difference(NamedTuple):
 
 
 class Support(NamedTuple):
-    """What a propensity-weighted sum rests on.
+    """How many labels and label assignments determine a propensity-weighted sum.
 
-    `effective` is (sum w)^2 / sum w^2 over the marks in the sum, the number of equal weights that would vary as much;
-    `marks` is their real number; `labels_of_half` is the least number of labels that make half of the sum.
+    `effective` is the effective sample size (sum w)^2 / sum w^2 over the label assignments in the sum; `assignments` is
+    their number. `labels_of_half` is the smallest number of labels that make up half of the sum.
     """
 
     effective: float
-    marks: int
+    assignments: int
     labels_of_half: int
 
 
@@ -54,10 +54,10 @@ def intervals(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Interval]:
-    """Return percentile intervals of P, nDCG, PSP, PSnDCG and recall, rows resampled with replacement.
+    """Return percentile bootstrap intervals of P, nDCG, PSP, PSnDCG and recall over rows.
 
-    Coverage and macro averages have none: a resample holds fewer distinct labels than the rows it is drawn from, so
-    their bootstrap distribution lies beside the figure.
+    Coverage and macro averages have no interval. A resample has fewer distinct labels than the rows it is drawn from,
+    so their bootstrap distribution is biased.
     """
     drawn = _resampled(evaluation, [evaluation.terms], n_resamples, level, seed, progress)[0]
     return {name: _percentiles(values, level) for name, values in drawn.items()}
@@ -71,9 +71,9 @@ def compare(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Difference]:
-    """Return each figure of `first` minus that of `second`, both on the same resampled rows.
+    """Return the paired differences of two evaluations: `first` minus `second` on the same resampled rows.
 
-    What makes rows hard for both cancels, so the interval of a difference is narrower than two intervals suggest.
+    Rows that are hard for both cancel, so the interval is narrower than the two separate intervals suggest.
     """
     check_alike(first, second)
     if first.n_samples != second.n_samples or not np.array_equal(first.labels.true, second.labels.true):
@@ -81,14 +81,14 @@ def compare(
     one, two = _resampled(first, [first.terms, second.terms], n_resamples, level, seed, progress)
     result = {}
     for name in one:
-        apart = one[name] - two[name]
-        ahead = float(np.mean((apart > 0) + 0.5 * (apart == 0)))
-        result[name] = Difference(first[name] - second[name], *_percentiles(apart, level), ahead)
+        differences = one[name] - two[name]
+        ahead = float(np.mean((differences > 0) + 0.5 * (differences == 0)))
+        result[name] = Difference(first[name] - second[name], *_percentiles(differences, level), ahead)
     return result
 
 
 def support(evaluation: Evaluation) -> dict[str, Support]:
-    """Return what the numerator (`PSP@k hits`) and the denominator (`PSP@k best`) of PSP rest on."""
+    """Return the support of the numerator (`PSP@k hits`) and of the denominator (`PSP@k best`) of PSP."""
     weights = evaluation.inverse_propensities
     if weights is None:
         return {}
@@ -101,24 +101,24 @@ def support(evaluation: Evaluation) -> dict[str, Support]:
 
 
 def warnings(evaluation: Evaluation) -> list[str]:
-    """Return a sentence for each sum of PSP of which fewer than ten labels make half."""
+    """Return a warning for each sum of PSP of which fewer than ten labels make up half."""
     words = {"hits": "numerator", "best": "denominator"}
     return [
-        f"{name.split()[0]}: {rests.labels_of_half} label{'s' if rests.labels_of_half > 1 else ''} "
-        f"make{'' if rests.labels_of_half > 1 else 's'} half of the {words[name.split()[1]]}"
-        for name, rests in support(evaluation).items()
-        if 0 < rests.labels_of_half < FEW_LABELS
+        f"{name.split()[0]}: {found.labels_of_half} label{'s' if found.labels_of_half > 1 else ''} "
+        f"make{'' if found.labels_of_half > 1 else 's'} up half of the {words[name.split()[1]]}"
+        for name, found in support(evaluation).items()
+        if 0 < found.labels_of_half < FEW_LABELS
     ]
 
 
 def _support(counts: Counts, weights: Floats) -> Support:
-    parts = counts * weights
-    total = float(parts.sum())
+    weighted = counts * weights
+    total = float(weighted.sum())
     if total == 0:
         return Support(0.0, 0, 0)
-    reached = np.cumsum(np.sort(parts)[::-1])
-    half = int(np.searchsorted(reached, total / 2)) + 1
-    return Support(total**2 / float((parts * weights).sum()), int(counts.sum()), half)
+    cumulative = np.cumsum(np.sort(weighted)[::-1])
+    half = int(np.searchsorted(cumulative, total / 2)) + 1
+    return Support(total**2 / float((weighted * weights).sum()), int(counts.sum()), half)
 
 
 def _resampled(
@@ -129,11 +129,11 @@ def _resampled(
     seed: int,
     progress: Progress,
 ) -> list[dict[str, Floats]]:
-    """Return every ratio's value in every resample, for each of the row terms given, rows drawn in common."""
+    """Return each ratio's value in each resample, for each array of row terms; all arrays share the drawn rows."""
     if n_resamples < 1 or not 0 < level < 1:
-        raise InputError(f"{n_resamples} resamples at level {level}: at least 1, and a level between 0 and 1, expected")
+        raise InputError(f"n_resamples must be at least 1 and level between 0 and 1, not {n_resamples} and {level}")
     if not evaluation.n_samples:
-        raise InputError("there is no row to resample")
+        raise InputError("the evaluation has no rows to resample")
     together = np.concatenate([part.reshape(evaluation.n_samples, -1) for part in terms], axis=1)
     seeds = np.random.default_rng(seed).integers(0, 2**64, size=n_resamples, dtype=np.uint64)
     sums = np.empty((n_resamples, together.shape[1]))
@@ -149,8 +149,8 @@ def _each_figure(evaluation: Evaluation, sums: Floats) -> dict[str, Floats]:
 
 
 def _percentiles(values: Floats, level: float) -> Interval:
-    held = values[np.isfinite(values)]  # a resample without any true label has no PSP
-    if not held.size:
+    finite = values[np.isfinite(values)]  # a resample without true labels has no PSP
+    if not finite.size:
         return Interval(float("nan"), float("nan"))
-    low, high = np.quantile(held, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))

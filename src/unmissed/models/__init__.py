@@ -1,43 +1,83 @@
-"""The systems of the paper, one file each, with the interface of scikit-learn."""
+"""Extreme multi-label classifiers with scikit-learn's interface: fit(X, Y), then rank(X, k).
 
-from importlib import import_module
-from typing import Any
+Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC,
+ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
+`embeddings/` (LEML, SLEEC). `registry.py` names the methods, `model_selection.py` chooses parameters on held-out rows.
+"""
+
+from typing import TYPE_CHECKING
+
+from unmissed._lazy import lazy
+
+if TYPE_CHECKING:
+    from unmissed.models.base import Certificate, Explanation, Model, UncertifiedWarning
+    from unmissed.models.embeddings.leml.estimator import LEML
+    from unmissed.models.embeddings.sleec.estimator import SLEEC
+    from unmissed.models.instance_trees.fastxml import FastXML
+    from unmissed.models.instance_trees.pfastrexml import PfastreXML
+    from unmissed.models.instance_trees.pfastxml import PfastXML
+    from unmissed.models.label_trees.bonsai import Bonsai
+    from unmissed.models.label_trees.parabel import Parabel
+    from unmissed.models.linear.dismec.estimator import DiSMEC, PWDiSMEC
+    from unmissed.models.linear.pd_sparse.estimator import PDSparse
+    from unmissed.models.linear.ppd_sparse.estimator import PPDSparse
+    from unmissed.models.linear.proxml.estimator import ProXML
+    from unmissed.models.popularity import Popularity
+    from unmissed.models.ranges import IntegerRange, NumberRange
+    from unmissed.models.registry import find_model, make_model, register
+    from unmissed.models.scorers import scorer
+    from unmissed.models.training_data import TrainingData
 
 _PUBLIC = {
-    "Bonsai": "bonsai",
+    "Bonsai": "label_trees.bonsai",
     "Certificate": "base",
-    "DiSMEC": "dismec",
+    "DiSMEC": "linear.dismec.estimator",
     "Explanation": "base",
-    "FastXML": "fastxml",
-    "IntegerRange": "parameters",
-    "LEML": "leml",
+    "FastXML": "instance_trees.fastxml",
+    "IntegerRange": "ranges",
+    "LEML": "embeddings.leml.estimator",
     "Model": "base",
-    "NumberRange": "parameters",
-    "PDSparse": "pd_sparse",
-    "PPDSparse": "ppd_sparse",
-    "PWDiSMEC": "dismec",
-    "Parabel": "parabel",
-    "PfastXML": "pfastxml",
-    "PfastreXML": "pfastrexml",
+    "NumberRange": "ranges",
+    "PDSparse": "linear.pd_sparse.estimator",
+    "PPDSparse": "linear.ppd_sparse.estimator",
+    "PWDiSMEC": "linear.dismec.estimator",
+    "Parabel": "label_trees.parabel",
+    "PfastXML": "instance_trees.pfastxml",
+    "PfastreXML": "instance_trees.pfastrexml",
     "Popularity": "popularity",
-    "ProXML": "proxml",
-    "Rows": "rows",
-    "SLEEC": "sleec",
+    "ProXML": "linear.proxml.estimator",
+    "TrainingData": "training_data",
+    "SLEEC": "embeddings.sleec.estimator",
     "UncertifiedWarning": "base",
     "find_model": "registry",
     "make_model": "registry",
     "register": "registry",
-    "scorer": "scorer",
+    "scorer": "scorers",
 }
-__all__ = sorted(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: a command that needs one system does not wait for all."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = [
+    "LEML",
+    "SLEEC",
+    "Bonsai",
+    "Certificate",
+    "DiSMEC",
+    "Explanation",
+    "FastXML",
+    "IntegerRange",
+    "Model",
+    "NumberRange",
+    "PDSparse",
+    "PPDSparse",
+    "PWDiSMEC",
+    "Parabel",
+    "PfastXML",
+    "PfastreXML",
+    "Popularity",
+    "ProXML",
+    "TrainingData",
+    "UncertifiedWarning",
+    "find_model",
+    "make_model",
+    "register",
+    "scorer",
+]
+__getattr__, __dir__ = lazy(__name__, _PUBLIC)

@@ -1,4 +1,4 @@
-"""Model: what every system writes, what it gets for free, and how it says what it cannot do."""
+"""Model: the base class of every estimator, with the methods that a subclass implements or inherits."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
 from unmissed.matrices import check_X, check_Y
 from unmissed.models.estimator import Estimator
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features, open_labels
-from unmissed.models.rows import Rows, check_k, scale_rows
+from unmissed.models.ranges import check_ranges
+from unmissed.models.training_data import TrainingData, check_k, scale_rows
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.ranking import Ranking
-from unmissed.solvers.parameters import check_ranges
 
-MOST_BYTES = 2**31  # of scores that are given at once
+MOST_BYTES = 2**31  # largest matrix of scores that decision_function returns
 
 
 class UncertifiedWarning(UserWarning):
-    """Some labels stopped before their duality gap came down to the tolerance."""
+    """Some problems stopped with a relative duality gap above the tolerance."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far from its optimum each problem that was solved can be at most.
+    """Upper bounds on the suboptimality of each optimization problem that training solved.
 
     Parameters
     ----------
-    tol : the relative duality gap that was asked for
+    tol : the required relative duality gap
     gap : the relative duality gap of each problem
-    objective : the sum of the objectives reached
-    unit : what the problems are: "labels", or for example "classifiers" where labels share them
-    columns : more numbers per problem that `inspect` shows beside the gap, by title
+    objective : the sum of the objective values
+    unit : what a problem stands for: "labels", or "classifiers" if several labels share one
+    columns : further numbers per problem, by title; `inspect` shows them next to the gap
     """
 
     tol: float
@@ -54,20 +54,20 @@ class Certificate:
 
     @property
     def missed(self) -> npt.NDArray[np.int64]:
-        """The problems whose gap exceeds the tolerance."""
+        """Indices of the problems whose gap exceeds the tolerance."""
         return np.flatnonzero(~(self.gap <= self.tol))
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What speaks for a label: features, their weights, and a constant."""
+    """The linear score of a label: features, their weights, and a constant."""
 
     features: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32]
     constant: float
 
     def strongest(self, top: int) -> Explanation:
-        """Keep the `top` features of the largest weights in size, largest first; ties by number."""
+        """Return the `top` features of largest absolute weight, in falling order; ties by feature index."""
         if top < 1:
             raise InputError(f"top is {top}; expected at least 1")
         order = np.lexsort((self.features, -np.abs(self.weights)))[:top]
@@ -75,31 +75,31 @@ class Explanation:
 
 
 class Model(Estimator, ABC):
-    """The base of every system, with scikit-learn's interface: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
+    """Base class of all estimators, with scikit-learn's interface: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
 
-    A system writes three methods:
+    A subclass implements three methods:
 
-    - `_fit(rows, work)` leaves everything it learned as pieces, most simply by `work.run(tasks, shared)`;
-    - `_open(pieces)` sets the fitted attributes from those pieces, and refuses pieces that are not its own;
-    - `_rank(X, k)` gives the k best labels of checked rows.
+    - `_fit(rows, work)` stores everything it learns as pieces, usually by `work.run(tasks, shared)`;
+    - `_open(pieces)` sets the fitted attributes from these pieces and raises if they are not its own;
+    - `_rank(X, k)` returns the k highest-scoring labels of validated rows.
 
-    Fitted in memory, trained into a folder, killed and resumed, or opened again years later, a model always comes from
-    `_open`: that is why it ranks bit for bit the same. What only some systems can do (`fit_labels`, `certificate`,
-    `explain`, `predict`, `decision_function`) is refused here in one line and written where it can be done.
+    `_open` makes every fitted model: one fitted in memory, one trained into a folder, one resumed after a kill. So all
+    of them rank identically, bit for bit. Optional methods (`fit_labels`, `certificate`, `explain`, `predict`,
+    `decision_function`) raise an error here; subclasses that support them override them.
 
-    The constructor has keyword parameters only; each is described in the class's docstring, from which the command
-    line and the recipe of a run take names, types, defaults and help. `n_jobs`, `unit_rows` and `random_state` mean the
-    same in every model.
+    The constructor takes keyword parameters only. The docstring of the class describes each one; the command line and
+    the recipe of a run take names, types, defaults and help from there. `n_jobs`, `normalize` and `random_state` mean
+    the same in every model.
     """
 
     unit: ClassVar[str] = "labels"
-    """What progress counts: what the sizes of tasks add up to."""
+    """The unit of task sizes, for progress reports."""
     no_effect: ClassVar[tuple[str, ...]] = ("n_jobs",)
-    """Parameters that change the time it takes and nothing else: they are no part of a run's recipe."""
-    plain: ClassVar[Mapping[str, Any]] = {}
-    """Parameters that leave out what a method adds to a plainer one, which it may lose against."""
-    rough: ClassVar[Mapping[str, Any]] = {}
-    """Parameters that make training quicker where models are only to be compared."""
+    """Parameters that change the training time but not the result; a run's recipe leaves them out."""
+    baseline_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters of the simpler method that this one extends, such as no weighting; the baseline of `choose`."""
+    fast_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
 
     n_features_in_: int
     n_labels_: int
@@ -111,36 +111,37 @@ class Model(Estimator, ABC):
     pieces_: Pieces
 
     @abstractmethod
-    def _fit(self, rows: Rows, work: Work) -> None:
-        """Learn from the rows and leave what was learned in `work.pieces`; parameters are checked here first."""
+    def _fit(self, rows: TrainingData, work: Work) -> None:
+        """Train on the rows and store the result in `work.pieces`; check parameters first."""
 
     @abstractmethod
     def _open(self, pieces: Pieces) -> None:
-        """Set the fitted attributes from pieces; `n_features_in_` and `n_labels_` are set already."""
+        """Set the fitted attributes from pieces; `n_features_in_` and `n_labels_` are already set."""
 
     @abstractmethod
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        """Return the k highest-scoring labels of each row of X, checked and scaled; k is at most `n_labels_`."""
+        """Return the k highest-scoring labels of each row of X, which is validated and normalized; k <= `n_labels_`."""
 
     def fit(self, X: Any, Y: Any = None, *, y: Any = None, sample_weight: Any = None, work: Work | None = None) -> Self:
-        """Learn from rows and their labels.
+        """Fit the model to rows and their labels.
 
         Parameters
         ----------
-        X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which stays
-            on the disk
-        Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels), or a list or Series with one list of
-            names per row
-        y : the same as Y, for callers that use scikit-learn's name
-        sample_weight : how often each row counts, a whole number: a row of weight 3 is as three rows, also in label
-            counts and hence in propensities, one of weight 0 is left out
-        work : where finished pieces are kept and looked for, where tasks run, and who is told how far it is; in memory
-            and in threads by default
+        X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which is
+            memory-mapped
+        Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels); or a list or Series with one list of
+            label names per row
+        y : alias of Y, scikit-learn's name
+        sample_weight : non-negative integers, (n_samples,): the number of copies of each row. Copies also count in the
+            label counts and hence in the propensities
+        work : storage of pieces, executor and progress callback; in memory and in threads by default
         """
-        return self._fit_as_brought(X, one_of(Y, y), work, lambda rows: rows.repeated(sample_weight))
+        return self._validate_and_fit(X, one_of(Y, y), work, lambda rows: rows.repeated(sample_weight))
 
-    def _fit_as_brought(self, X: Any, Y: Any, work: Work | None, adjust: Callable[[Rows], Rows]) -> Self:
-        """Learn from what a user brings; `adjust` lets a system add to the rows once they are checked."""
+    def _validate_and_fit(
+        self, X: Any, Y: Any, work: Work | None, adjust: Callable[[TrainingData], TrainingData]
+    ) -> Self:
+        """Validate the arguments of `fit` and train; `adjust` lets a subclass add to the validated rows."""
         X, feature_names = open_features(X)
         Y, names = open_labels(Y)
         rows = adjust(self.check_rows(X, Y))
@@ -151,15 +152,15 @@ class Model(Estimator, ABC):
         self._warn_of_missed(0)
         return self
 
-    def fit_rows(self, rows: Rows, work: Work | None = None) -> Self:
-        """Do what `fit` does with rows that are checked already; labels that missed the tolerance are left unsaid."""
+    def fit_rows(self, rows: TrainingData, work: Work | None = None) -> Self:
+        """Fit to validated rows; no warning about problems above the tolerance."""
         work = self._ready(Work() if work is None else work)
         self._fit(rows, work)
         counts = Counts(rows.label_counts, rows.n_samples)
         return self.open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
 
     def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
-        """Learn further labels, the columns of Y_new, behind those that are there; the old ones stay as they are."""
+        """Train further labels, the columns of Y_new, and append them; the existing labels do not change."""
         self._check_fitted()
         first, before = self.n_labels_, self.classes_
         X, feature_names = open_features(X)
@@ -174,8 +175,8 @@ class Model(Estimator, ABC):
         self._warn_of_missed(first)
         return self
 
-    def fit_more(self, rows: Rows, work: Work) -> Self:
-        """Do what `fit_labels` does with rows that are checked already."""
+    def fit_more(self, rows: TrainingData, work: Work) -> Self:
+        """Train further labels on validated rows, as `fit_labels` does."""
         work = self._ready(work)
         self._fit_labels(rows, work)
         counts = None
@@ -186,7 +187,7 @@ class Model(Estimator, ABC):
     def rank(self, X: Any, k: int = 5) -> Ranking:
         """Return the k highest-scoring labels of each row with their scores.
 
-        Labels without a training positive are never ranked. -1 pads where fewer than k labels are left.
+        Labels without a training positive are never ranked. Rows with fewer than k labels are padded with -1.
         """
         self._check_fitted()
         rows = self._checked(X)
@@ -194,7 +195,7 @@ class Model(Estimator, ABC):
         return rank_trained(self._rank, rows, min(k, max(self.n_labels_, 1)), self.untrained_).padded(k)
 
     def score(self, X: Any, Y: Any = None, *, y: Any = None) -> float:
-        """Return P@1: the share of rows whose best label is right; `y` is another name of Y."""
+        """Return P@1, the fraction of rows whose highest-scoring label is correct; `y` is an alias of Y."""
         Y = one_of(Y, y)
         best = self.rank(X, 1).labels[:, 0]
         truth = check_Y(match_labels(Y, self.classes_)[0] if hasattr(self, "classes_") else Y, len(best))
@@ -203,56 +204,56 @@ class Model(Estimator, ABC):
 
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
-        self._cannot("give every label a score to compare with a threshold; use rank")
+        self._cannot("score every label for a threshold; use rank")
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, or of chosen ones: (n_samples, len(labels)).
 
-        Scores of all labels that would take more than 2 GiB are refused; `rank` gives the best of any number.
+        A result of more than 2 GiB is refused if `labels` is None; `rank` handles any number of labels.
         """
-        self._cannot("give the scores of chosen labels; use rank")
+        self._cannot("score chosen labels; use rank")
 
     def certificate(self) -> Certificate | None:
-        """Return how well the problems behind the model were solved, or None where nothing is certified."""
+        """Return the duality gaps of the problems that training solved; None if the method has no certificate."""
         return None
 
     def explain(self, label: int) -> Explanation:
-        """Return the features that speak for a label."""
-        self._cannot("name the features that speak for a label")
+        """Return the features that contribute to a label's score, with their weights."""
+        self._cannot("list the features that contribute to a label")
 
     def draw(self, label_name: Callable[[int], str], feature_name: Callable[[int], str]) -> str:
-        """Return a picture of the model in lines of text, with the names of labels and features."""
-        self._cannot("be drawn; it is no tree over labels")
+        """Return a text drawing of the model, with the names of labels and features."""
+        self._cannot("be drawn; only label trees can")
 
     def choice(self) -> dict[str, Any] | None:
-        """Return what was chosen on held-out rows and why, as `Choice.to_json` gives it; None where nothing was."""
+        """Return the parameters chosen on held-out rows, as `Choice.to_json` writes them; None if none were chosen."""
         return None
 
-    def facts(self) -> dict[str, Any]:
-        """Return what `inspect` shows of this model beside its parameters: short titles and plain values."""
+    def metadata(self) -> dict[str, Any]:
+        """Return further properties of the fitted model for `inspect`: short titles and JSON values."""
         return {}
 
     def uncertified_labels(self) -> npt.NDArray[np.int64]:
-        """Return the problems (labels, unless the certificate says otherwise) whose gap exceeds the tolerance."""
+        """Return the problems (labels, unless the certificate has another unit) whose gap exceeds the tolerance."""
         self._check_fitted()
         found = self.certificate()
         return np.empty(0, np.int64) if found is None else found.missed
 
     def save(self, path: str | os.PathLike[str], **names: Any) -> None:
-        """Write the model as a new run; `load` and `open_run` open it again, and it ranks bit for bit the same.
+        """Write the model as a new run; `load` and `open_run` read it, and it ranks identically, bit for bit.
 
         Parameters
         ----------
         path : the folder, which must not exist
-        names : `label_names`, `label_titles`, `label_counts`, `n_samples`, `feature_names` or `text`, for who opens it;
-            names and counts that `fit` saw need not be given
+        names : `label_names`, `label_titles`, `label_counts`, `n_samples`, `feature_names` or `text`, to be stored with
+            the model; names and counts known from `fit` are stored by default
         """
         self._check_fitted()
         _runs().save(self, path, **names)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a model that `save` or `unmissed train` wrote; one of another kind is refused."""
+        """Open a model that `save` or `unmissed train` wrote; raise if it is of another class."""
         model = _runs().load_model(path)
         if not isinstance(model, cls):
             raise InputError(f"{path}: holds a {type(model).__name__}, not a {cls.__name__}")
@@ -267,7 +268,7 @@ class Model(Estimator, ABC):
         n_labels: int,
         counts: Counts | None = None,
     ) -> Self:
-        """Make a fitted model of its parameters and its finished pieces; nothing is copied."""
+        """Return a fitted model from its parameters and its pieces, without copies."""
         return cls(**params).open_pieces(pieces, n_features, n_labels, counts)
 
     @classmethod
@@ -281,13 +282,13 @@ class Model(Estimator, ABC):
         k: int,
         counts: Counts | None = None,
     ) -> Ranking:
-        """Return what `open` and then `rank` would, for who ranks once; a system may read less than all of it."""
+        """Return the ranking of `open(...).rank(X, k)`; a subclass may read only the arrays that it needs."""
         return cls.open(params, pieces, n_features, n_labels, counts).rank(X, k)
 
     def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
-        """Become the fitted model that these pieces hold.
+        """Set the fitted attributes from pieces, and return self.
 
-        Without `counts`, labels that have no training positive are unknown, and may be ranked.
+        Without `counts`, labels without a training positive are unknown and may be ranked.
         """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         self.n_features_in_, self.n_labels_ = n_features, n_labels
@@ -296,7 +297,7 @@ class Model(Estimator, ABC):
             vars(self).pop(name, None)
         if counts is not None:
             self.label_counts_, self.n_samples_ = counts.labels, counts.n_samples
-        used = _Noted(pieces)
+        used = _RecordedPieces(pieces)
         try:
             self._open(used)
         except BaseException:
@@ -305,55 +306,55 @@ class Model(Estimator, ABC):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        self.pieces_ = used.kept()
+        self.pieces_ = used.read_pieces()
         self.classes_ = np.arange(n_labels)
         return self
 
-    def check_rows(self, X: Any, Y: Any, n_features: int | None = None) -> Rows:
-        """Check training rows of any shape; without Y, X is the path of a store."""
+    def check_rows(self, X: Any, Y: Any, n_features: int | None = None) -> TrainingData:
+        """Return validated training rows; without Y, X is the path of a store."""
         if Y is None:
             if not isinstance(X, str | os.PathLike):
                 raise InputError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
                     "the path of a store that holds both"
                 )
-            rows = Rows.stored(X, unit_rows=self._unit_rows)
+            rows = TrainingData.stored(X, normalize=self._normalizes)
         else:
-            rows = Rows.check(X, Y, unit_rows=self._unit_rows, n_features=n_features)
+            rows = TrainingData.check(X, Y, normalize=self._normalizes, n_features=n_features)
         if not rows.n_samples:
             raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
         return rows
 
     def with_jobs(self, n_jobs: int | None) -> Self:
-        """Set the number of threads where the model has such a parameter and a number is given."""
+        """Set `n_jobs` if the model has this parameter and a number is given; return self."""
         if n_jobs is not None and "n_jobs" in self.get_params(deep=False):
             self.set_params(n_jobs=n_jobs)
         return self
 
-    def _fit_labels(self, rows: Rows, work: Work) -> None:
-        """Learn further labels, numbered from `n_labels_` on, and leave them in `work.pieces`."""
-        self._cannot("take in new labels; train it again on all of them")
+    def _fit_labels(self, rows: TrainingData, work: Work) -> None:
+        """Train further labels, numbered from `n_labels_` on, and store them in `work.pieces`."""
+        self._cannot("add labels; train it again on all labels")
 
     def _set_feature_names(self, names: npt.NDArray[np.object_] | None) -> None:
-        """Keep the names of a data frame's columns, or forget those of an earlier fit."""
+        """Set `feature_names_in_`, or delete it if X had no column names."""
         if names is not None:
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
     @property
-    def _unit_rows(self) -> bool:
-        return bool(getattr(self, "unit_rows", False))
+    def _normalizes(self) -> bool:
+        return bool(getattr(self, "normalize", False))
 
     def _checked(self, X: Any) -> sp.csr_matrix:
-        """Check the rows to rank and scale them where that is wanted."""
+        """Return validated rows, L2-normalized if the model does that."""
         X, names = open_features(X)
         check_feature_names(names, getattr(self, "feature_names_in_", None))
         X = check_X(X, self.n_features_in_)
-        return scale_rows(X) if self._unit_rows else X
+        return scale_rows(X) if self._normalizes else X
 
     def _chosen(self, labels: npt.ArrayLike | None, n_samples: int = 1) -> npt.NDArray[np.int64]:
-        """Return chosen labels as an array, or refuse what is no list of labels; None means all."""
+        """Return label indices as an array; None means all labels."""
         if labels is None:
             n_bytes = 4 * n_samples * self.n_labels_
             if n_bytes > MOST_BYTES:
@@ -365,11 +366,11 @@ class Model(Estimator, ABC):
         chosen = np.atleast_1d(np.asarray(labels))
         known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
         if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):
-            raise InputError(f"labels are whole numbers from 0 to {self.n_labels_ - 1}")
+            raise InputError(f"labels must be integers from 0 to {self.n_labels_ - 1}")
         return chosen.astype(np.int64)
 
     def _ready(self, work: Work) -> Work:
-        """Check the parameters, and return the work with an executor."""
+        """Check the parameters; return `work` with an executor."""
         check_ranges(self, type(self).__init__)
         if work.executor is None:
             work.executor = Threads(getattr(self, "n_jobs", None))
@@ -394,14 +395,14 @@ class Model(Estimator, ABC):
             named = ", ".join(map(str, missed[:10])) + (", ..." if len(missed) > 10 else "")
             warnings.warn(
                 f"{len(missed)} {found.unit} missed the relative duality gap {found.tol:g}: {named}; "
-                "allow more work, raise tol or lower C",
+                "allow more iterations, raise tol or lower C",
                 UncertifiedWarning,
                 stacklevel=3,
             )
 
 
-class _Noted:
-    """Pieces that remember which of them a model asked for: those are the ones that saving it writes."""
+class _RecordedPieces:
+    """Pieces that record which of them `_open` reads; `save` writes exactly these."""
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
@@ -422,16 +423,16 @@ class _Noted:
     def listed(self) -> list[str]:
         return self._pieces.listed()
 
-    def kept(self) -> InMemory:
-        kept = InMemory()
+    def read_pieces(self) -> InMemory:
+        pieces = InMemory()
         for piece in self._used.values():
-            kept.put(piece)
-        return kept
+            pieces.put(piece)
+        return pieces
 
 
 @cache
 def _not_fitted() -> type[NotFittedError]:
-    """Return the error for models that are not fitted: scikit-learn's too, where scikit-learn is imported."""
+    """Return the exception class for models that are not fitted; also scikit-learn's, if that is imported."""
     sklearn = sys.modules.get("sklearn.exceptions")
     if sklearn is None:
         return NotFittedError
@@ -439,5 +440,5 @@ def _not_fitted() -> type[NotFittedError]:
 
 
 def _runs() -> Any:
-    """Return the room above that knows folders; models themselves know pieces only."""
+    """Return the package `runs`, imported late because it imports this one."""
     return import_module("unmissed.runs")

@@ -1,7 +1,7 @@
-"""Estimator: what scikit-learn asks of an estimator, kept so that ranking does not have to import scikit-learn.
+"""Estimator: scikit-learn's estimator interface without importing scikit-learn.
 
-Importing `sklearn.base` takes longer than everything else that a prediction does. `clone`, `Pipeline` and
-`GridSearchCV` ask for `get_params`, `set_params` and tags, and find them here.
+Importing `sklearn.base` takes longer than a whole prediction. `clone`, `Pipeline` and `GridSearchCV` need
+`get_params`, `set_params` and tags, which this class defines.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from unmissed.propensity import as_propensity
 
 
 class Estimator:
-    """Parameters by name, as scikit-learn handles them; `propensity__a` names a field of the propensity model."""
+    """Constructor parameters by name, as in scikit-learn; `propensity__a` is a field of the propensity model."""
 
-    _estimator_type = "classifier"  # what scikit-learn before 1.6 looks for
+    _estimator_type = "classifier"  # for scikit-learn before 1.6
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -27,7 +27,7 @@ class Estimator:
         return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; with `deep` also the fields of parameters that have any, as `name__field`."""
+        """Return the parameters by name; with `deep` also the fields of dataclass parameters, as `name__field`."""
         params = {name: getattr(self, name) for name in self._get_param_names()}
         if deep:
             for name, value in list(params.items()):
@@ -36,7 +36,7 @@ class Estimator:
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, those of a propensity model as `propensity__a`; an unknown name is refused."""
+        """Set parameters by name, fields of a propensity model as `propensity__a`; raise for an unknown name."""
         known = self._get_param_names()
         for name, value in params.items():
             outer, _, inner = name.partition("__")
@@ -48,11 +48,11 @@ class Estimator:
         return self
 
     def unfitted(self) -> Self:
-        """Return a model of the same parameters that has learned nothing; what scikit-learn's `clone` does."""
+        """Return an unfitted model with the same parameters, as scikit-learn's `clone` does."""
         return type(self)(**self.get_params(deep=False))
 
     def _with_field(self, name: str, field: str, value: Any) -> Any:
-        """Return a parameter with one of its own fields changed."""
+        """Return the value of a dataclass parameter with one field replaced."""
         held = getattr(self, name)
         if name == "propensity":
             held = as_propensity(held)
@@ -62,15 +62,15 @@ class Estimator:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        told = [
+        changed = [
             f"{name}={value!r}"
             for name, value in self.get_params(deep=False).items()
             if not _equal(value, defaults[name].default)
         ]
-        return f"{type(self).__name__}({', '.join(told)})"
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that this is a multi-label classifier that takes sparse rows."""
+        """Return scikit-learn's tags of a multi-label classifier that accepts sparse X."""
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         return Tags(

@@ -1,4 +1,4 @@
-"""What scikit-learn users bring: data frames with named columns, and labels as lists of names."""
+"""Conversion of data frames with named columns, and of labels as lists of names, to matrices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def open_features(X: Any) -> tuple[Any, Names | None]:
-    """Return the numbers of a data frame and the names of its columns; anything else is returned as it is."""
+    """Return the values of a data frame and its column names; return other input unchanged, with None."""
     if not _is_frame(X):
         return X, None
     return _numbers(X), _column_names(X)
 
 
 def check_feature_names(found: Names | None, expected: Names | None) -> None:
-    """Refuse a data frame whose columns are not those that the model was fitted on, in their order."""
+    """Raise unless the columns of a data frame are those of `fit`, in the same order."""
     if found is None or expected is None or np.array_equal(found, expected):
         return
     missing = [name for name in expected if name not in set(found)]
@@ -37,17 +37,17 @@ def check_feature_names(found: Names | None, expected: Names | None) -> None:
 
 
 def one_of(Y: Any, y: Any) -> Any:
-    """Return labels that were given by our name or by scikit-learn's."""
+    """Return the labels, passed as Y or under scikit-learn's name y; raise if both are given."""
     if Y is not None and y is not None:
         raise InputError("labels are given twice, as Y and as y")
     return y if Y is None else Y
 
 
 def open_labels(Y: Any) -> tuple[Any, Names | None]:
-    """Return labels as a matrix of 0 and 1, and their names: those of a data frame's columns, or those in the lists.
+    """Return labels as a 0/1 matrix and their names: the columns of a data frame, or the names in the lists.
 
-    Lists of names, one list per row (also as a pandas or polars Series), become columns in sorted order. Anything else
-    is returned as it is.
+    Lists of names, one per row (also as a pandas or polars Series), become columns in sorted order. Other input is
+    returned unchanged, with None.
     """
     if _is_frame(Y):
         return _numbers(Y), _column_names(Y)
@@ -57,7 +57,7 @@ def open_labels(Y: Any) -> tuple[Any, Names | None]:
         lists = [sorted(set(row)) for row in Y]
         names = sorted({name for row in lists for name in row})
         check_strings("label names", names)
-        column = {name: place for place, name in enumerate(names)}
+        column = {name: position for position, name in enumerate(names)}
         indices = np.array([column[name] for row in lists for name in row], np.int32)
         starts = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
         matrix = sp.csr_matrix((np.ones(len(indices), np.float32), indices, starts), shape=(len(lists), len(names)))
@@ -66,19 +66,19 @@ def open_labels(Y: Any) -> tuple[Any, Names | None]:
 
 
 def match_labels(Y: Any, classes: Names) -> tuple[Any, int]:
-    """Return labels in the columns of a fitted model, and how many names it does not know: columns behind the others.
+    """Return labels in the column order of a fitted model, and the number of names that it does not know.
 
-    In held-out rows there are labels that no other row has: they are true, and cannot be found. Where no name is known,
-    these are other labels, which are refused.
+    Unknown names get the last columns: held-out rows may have labels that no training row has. If no name is known, the
+    labels belong to another problem, and an error is raised.
     """
     matrix, names = open_labels(Y)
     if names is None:
         return matrix, 0
-    column = {name: place for place, name in enumerate(classes)}
+    column = {name: position for position, name in enumerate(classes)}
     unknown = [name for name in names if name not in column]
     if len(unknown) == len(names):
-        raise InputError(f"the model does not know the label {unknown[0]!r}, nor any other of these")
-    column |= {name: len(classes) + place for place, name in enumerate(unknown)}
+        raise InputError(f"the model does not know the label {unknown[0]!r}, nor any other label of Y")
+    column |= {name: len(classes) + position for position, name in enumerate(unknown)}
     found = sp.coo_matrix(matrix)
     columns = np.array([column[name] for name in names], np.int64)
     shape = (found.shape[0], len(column))
@@ -102,7 +102,7 @@ def _column_names(frame: Any) -> Names | None:
 
 
 def _is_lists_of_names(Y: Any) -> bool:
-    """Tell whether Y is one collection of names per row; rows without a label may be there."""
+    """Return whether Y is one collection of names per row; collections may be empty."""
     if sp.issparse(Y) or isinstance(Y, str) or not isinstance(Y, Sequence | np.ndarray):
         return False
     if isinstance(Y, np.ndarray) and (Y.dtype != object or Y.ndim != 1):

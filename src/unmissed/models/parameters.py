@@ -1,4 +1,4 @@
-"""Parameters of a model as its class states them: name, type, default, help; for command line, recipe and docs."""
+"""Parameters of a model class: name, type, default, range and help, for the command line, recipes and docs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from unmissed.models.base import Model
+from unmissed.models.ranges import IntegerRange as IntegerRange
+from unmissed.models.ranges import NumberRange as NumberRange
+from unmissed.models.ranges import Range, ranges_of
 from unmissed.propensity import Propensity
-from unmissed.solvers.parameters import IntegerRange as IntegerRange
-from unmissed.solvers.parameters import NumberRange as NumberRange
-from unmissed.solvers.parameters import Range, ranges_of
 
 _ENTRY = re.compile(r"(?P<names>\w+(?:, \w+)*) : (?P<text>.+)")
 
@@ -31,11 +31,11 @@ class Parameter:
 
     @property
     def is_propensity(self) -> bool:
-        """Whether it takes a propensity model."""
+        """Whether the value is a propensity model."""
         return Propensity in (self.annotation, *get_args(self.annotation))
 
     def takes(self, value: Any) -> bool:
-        """Tell whether a value, as JSON holds it, has this parameter's type, if it is known here, and its range."""
+        """Return whether a JSON value has the type and the range of this parameter; unknown types accept all."""
         return _takes(self.annotation, value) and (self.range is None or self.range.holds(value))
 
 
@@ -69,7 +69,7 @@ def parameters_of(cls: type[Model]) -> list[Parameter]:
 
 
 def _texts(cls: type[Model]) -> dict[str, str]:
-    """Return what the docstrings say of each parameter; a class that says "as in ..." means the class above it."""
+    """Return the help of each parameter from the docstrings; "as in ..." refers to the base class."""
     texts: dict[str, str] = {}
     for one in cls.__mro__:
         for name, text in _entries(inspect.cleandoc(one.__doc__ or "")).items():
@@ -79,7 +79,7 @@ def _texts(cls: type[Model]) -> dict[str, str]:
 
 
 def _entries(doc: str) -> dict[str, str]:
-    """Read the section "Parameters" of a docstring: lines `name : text`, continued on indented lines."""
+    """Parse the section "Parameters" of a docstring: lines `name : text`, continued on indented lines."""
     lines = doc.splitlines()
     if "Parameters" not in lines:
         return {}

@@ -1,4 +1,4 @@
-"""Popularity: the most frequent training labels for every row, the floor under every table."""
+"""Popularity: ranks the most frequent training labels for every row, the baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ import scipy.sparse as sp
 
 from unmissed.execution import Piece, Pieces, Work
 from unmissed.models.base import Model
-from unmissed.models.linear import label_key, walk_labels
-from unmissed.models.rows import Rows
+from unmissed.models.label_blocks import label_key, walk_labels
+from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
 
 
 @dataclass(frozen=True)
 class CountTask:
-    """Count the positives of all labels of some rows; the labels are numbered from `first` on."""
+    """Count the positives of `size` labels, from label `first` on."""
 
     first: int
     size: int
 
     @property
     def key(self) -> str:
-        """The key of the counts."""
+        """The key of the piece with the counts."""
         return label_key(self.first)
 
-    def run(self, shared: Rows) -> Piece:
-        """Count."""
+    def run(self, shared: TrainingData) -> Piece:
+        """Return the label counts."""
         return Piece(self.key, {"counts": shared.label_counts}, {"n_labels": self.size})
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Makes what counting needs: the rows."""
+    """Shared state of `CountTask`: the rows."""
 
-    rows: Rows
+    rows: TrainingData
 
-    def __call__(self) -> Rows:
+    def __call__(self) -> TrainingData:
         """Return the rows."""
         return self.rows
 
 
 class Popularity(Model):
-    """Score label l by its number of positives among the training rows, whatever the row."""
+    """Score each label by its number of training positives; the model ignores X."""
 
     counts_: npt.NDArray[np.int64]
 
-    def _fit(self, rows: Rows, work: Work) -> None:
+    def _fit(self, rows: TrainingData, work: Work) -> None:
         self._count(rows, 0, work)
 
-    def _fit_labels(self, rows: Rows, work: Work) -> None:
+    def _fit_labels(self, rows: TrainingData, work: Work) -> None:
         self._count(rows, self.n_labels_, work)
 
-    def _count(self, rows: Rows, first: int, work: Work) -> None:
+    def _count(self, rows: TrainingData, first: int, work: Work) -> None:
         if rows.n_labels:
             work.run([CountTask(first, rows.n_labels)], Counted(rows))
 
@@ -63,7 +63,7 @@ class Popularity(Model):
         self.counts_ = np.concatenate([np.zeros(0, np.int64), *found])
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        """Return the k most frequent labels, the same ones for each row; equal counts in rising order of label."""
+        """Return the k most frequent labels, the same for every row; ties by label index."""
         counts = self.counts_
         best = np.lexsort((np.arange(counts.size), -counts))[:k]
         labels = np.full(k, -1, dtype=np.int32)
@@ -74,7 +74,7 @@ class Popularity(Model):
 
 
 def _counts_of(piece: Piece) -> npt.NDArray[np.int64]:
-    """Return the counts of a piece; the first version of runs kept them as the biases of a linear model."""
+    """Return the label counts of a piece; older runs stored them as the biases of a linear model."""
     if "bias" in piece.arrays:
         counts = piece.arrays["bias"].astype(np.int64)
     else:

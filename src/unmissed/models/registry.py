@@ -1,4 +1,4 @@
-"""The registry of methods: the one place that names systems."""
+"""The registry of methods: names, classes, titles and families."""
 
 from __future__ import annotations
 
@@ -14,98 +14,127 @@ if TYPE_CHECKING:
     from unmissed.models.base import Model
 
 GROUP = "unmissed.models"
-"""The group of entry points under which an installed package offers models of its own."""
+"""The entry-point group in which an installed package registers its models."""
 
 
-LINEAR, TREES, EMBEDDINGS, FLOOR = "linear one-vs-rest", "tree based", "embedding based", "floor"
+LINEAR, TREES, EMBEDDINGS, BASELINES = "linear one-vs-rest", "tree based", "embedding based", "baseline"
 """The families of methods, as the paper's main table groups them."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """Where a method's class is, as `module:Class`, one line on what it does, its name in print, and its family."""
+    """A registered method.
 
-    place: str
+    Parameters
+    ----------
+    import_path : its class, as `module:Class`
+    summary : one line on what it does
+    title : its name in tables; by default the name of the class
+    family : its family, such as `LINEAR`
+    """
+
+    import_path: str
     summary: str
     title: str = ""
     family: str = ""
 
     def __post_init__(self) -> None:
         if not self.title:
-            object.__setattr__(self, "title", self.place.rpartition(":")[2].rpartition(".")[2])
+            object.__setattr__(self, "title", self.import_path.rpartition(":")[2].rpartition(".")[2])
 
 
 METHODS: dict[str, Method] = {
-    "dismec": Method("unmissed.models.dismec:DiSMEC", "one squared-hinge SVM per label", family=LINEAR),
-    "pw-dismec": Method(
-        "unmissed.models.dismec:PWDiSMEC", "the same with propensity-weighted positives", "PW-DiSMEC", LINEAR
+    "dismec": Method(
+        "unmissed.models.linear.dismec.estimator:DiSMEC", "one squared-hinge SVM per label", family=LINEAR
     ),
-    "leml": Method("unmissed.models.leml:LEML", "a linear map of low rank from features to labels", family=EMBEDDINGS),
-    "sleec": Method(
-        "unmissed.models.sleec:SLEEC",
-        "votes of the nearest rows in embeddings that keep label neighbours",
+    "pw-dismec": Method(
+        "unmissed.models.linear.dismec.estimator:PWDiSMEC",
+        "the same with propensity-weighted positives",
+        "PW-DiSMEC",
+        LINEAR,
+    ),
+    "leml": Method(
+        "unmissed.models.embeddings.leml.estimator:LEML",
+        "a linear map of low rank from features to labels",
         family=EMBEDDINGS,
     ),
-    "parabel": Method("unmissed.models.parabel:Parabel", "balanced binary trees over labels", family=TREES),
-    "bonsai": Method("unmissed.models.bonsai:Bonsai", "shallow trees over labels with many children", family=TREES),
-    "fastxml": Method("unmissed.models.fastxml:FastXML", "trees over rows, split by nDCG", family=TREES),
-    "pfastxml": Method("unmissed.models.pfastxml:PfastXML", "the same with propensity-scored gains", family=TREES),
+    "sleec": Method(
+        "unmissed.models.embeddings.sleec.estimator:SLEEC",
+        "votes of the nearest rows in embeddings that keep label neighbors",
+        family=EMBEDDINGS,
+    ),
+    "parabel": Method("unmissed.models.label_trees.parabel:Parabel", "balanced binary label trees", family=TREES),
+    "bonsai": Method(
+        "unmissed.models.label_trees.bonsai:Bonsai", "shallow label trees with many children per node", family=TREES
+    ),
+    "fastxml": Method("unmissed.models.instance_trees.fastxml:FastXML", "instance trees, split by nDCG", family=TREES),
+    "pfastxml": Method(
+        "unmissed.models.instance_trees.pfastxml:PfastXML", "the same with propensity-scored gains", family=TREES
+    ),
     "pfastrexml": Method(
-        "unmissed.models.pfastrexml:PfastreXML", "the same, reranked by tail classifiers", family=TREES
+        "unmissed.models.instance_trees.pfastrexml:PfastreXML", "the same, reranked by tail classifiers", family=TREES
     ),
     "proxml": Method(
-        "unmissed.models.proxml:ProXML", "one l1-penalised squared-hinge classifier per label", family=LINEAR
+        "unmissed.models.linear.proxml.estimator:ProXML",
+        "one l1-penalized squared-hinge classifier per label",
+        family=LINEAR,
     ),
     "ppd-sparse": Method(
-        "unmissed.models.ppd_sparse:PPDSparse", "one sparse hinge-loss classifier per label", "PPD-Sparse", LINEAR
+        "unmissed.models.linear.ppd_sparse.estimator:PPDSparse",
+        "one sparse hinge-loss classifier per label",
+        "PPD-Sparse",
+        LINEAR,
     ),
     "pd-sparse": Method(
-        "unmissed.models.pd_sparse:PDSparse", "one sparse max-margin problem over all labels", "PD-Sparse", LINEAR
+        "unmissed.models.linear.pd_sparse.estimator:PDSparse",
+        "one sparse max-margin problem over all labels",
+        "PD-Sparse",
+        LINEAR,
     ),
     "popularity": Method(
-        "unmissed.models.popularity:Popularity", "the most frequent labels, whatever the row", family=FLOOR
+        "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES
     ),
 }
-"""Every method by name; classes are imported when they are needed."""
+"""The methods of this package by name; classes are imported on first use."""
 
 _registered: dict[str, type[Model]] = {}
 
 
 def register(name: str, cls: type[Model], summary: str = "") -> None:
-    """Make a model of your own known by name, so that it can be saved, opened, and trained from the command line.
+    """Register a model class under a name, so that runs and the command line can use it.
 
-    An installed package does the same for every process by an entry point `name = "module:Class"` in the group
+    An installed package registers its models for every process by an entry point `name = "module:Class"` in the group
     `unmissed.models`.
     """
     if name in METHODS and _registered.get(name) is not cls:
-        raise InputError(f"the method {name!r} is there already")
+        raise InputError(f"the method {name!r} is already registered")
     first_line = (cls.__doc__ or "").strip().split("\n")[0]
     METHODS[name] = Method(f"{cls.__module__}:{cls.__qualname__}", summary or first_line)
     _registered[name] = cls
 
 
 def known_methods() -> dict[str, Method]:
-    """Return all methods: ours, registered ones, and those of installed packages."""
-    found = dict(METHODS)
+    """Return all methods: those of this package, registered ones, and those of installed packages."""
+    methods = dict(METHODS)
     for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, Method(entry.value, "by an installed package"))
-    return found
+        methods.setdefault(entry.name, Method(entry.value, "by an installed package"))
+    return methods
 
 
 def find_model(method: str) -> type[Model]:
-    """Return the model class of a method, or say which methods there are."""
+    """Return the model class of a method; raise for an unknown name."""
     if method in _registered:
         return _registered[method]
-    known = METHODS if method in METHODS else known_methods()  # looking through installed packages takes its time
+    known = METHODS if method in METHODS else known_methods()  # entry points are slow to look up
     if method not in known:
         raise InputError(f"unknown method {method!r}; known: {', '.join(known)}{did_you_mean(method, known)}")
-    module, _, name = known[method].place.partition(":")
-    found: type[Model] = getattr(import_module(module), name)
-    return found
+    module, _, name = known[method].import_path.partition(":")
+    cls: type[Model] = getattr(import_module(module), name)
+    return cls
 
 
 def make_model(method: str, params: Mapping[str, Any]) -> Model:
-    """Make an unfitted model; a parameter that the method does not have is refused by name."""
+    """Return an unfitted model; raise for an unknown parameter."""
     cls = find_model(method)
     known = cls._get_param_names()
     for name in params:
@@ -116,9 +145,9 @@ def make_model(method: str, params: Mapping[str, Any]) -> Model:
 
 
 def method_of(model: Model) -> str:
-    """Return the name under which a model's class is registered."""
-    place = f"{type(model).__module__}:{type(model).__qualname__}"
+    """Return the registered name of a model's class."""
+    import_path = f"{type(model).__module__}:{type(model).__qualname__}"
     for name, method in known_methods().items():
-        if method.place == place:
+        if method.import_path == import_path:
             return name
-    raise InputError(f"{type(model).__name__} is no method that a run can hold; unmissed.models.register makes it one")
+    raise InputError(f"{type(model).__name__} is not a registered method; register it with unmissed.models.register")

@@ -1,4 +1,4 @@
-"""Labels without a training positive: nothing was learned of them, so no ranking contains them."""
+"""Labels without a training positive, which are excluded from every ranking."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.ranking import Ranking
-from unmissed.solvers.shard import Shard
 
 Mask = npt.NDArray[np.bool_] | None
-"""Per label whether it has no training positive; None if every label has one, or if the counts are unknown."""
+"""Boolean array, True for labels without a training positive; None if there are none or counts are unknown."""
 
-_CELLS = 2**22  # rows times labels that are ranked at a time when rows are ranked again
+_CELLS = 2**22  # rows times k of a batch that is ranked again
 
 
 class Counts(NamedTuple):
-    """How many training rows each label has, and how many rows there were."""
+    """Number of training positives per label, and number of training rows."""
 
     labels: npt.NDArray[np.int64]
     n_samples: int
 
 
 def untrained_mask(counts: Counts | None) -> Mask:
-    """Return which labels have no training positive, or None if there are no such labels."""
+    """Return the mask of labels without a training positive; None if there are none."""
     if counts is None:
         return None
     mask = np.asarray(counts.labels == 0)
@@ -35,17 +34,17 @@ def untrained_mask(counts: Counts | None) -> Mask:
 
 
 def rank_trained(rank: Callable[[sp.csr_matrix, int], Ranking], X: sp.csr_matrix, k: int, untrained: Mask) -> Ranking:
-    """Return the k highest-scoring labels of each row that have a training positive.
+    """Return the k highest-scoring labels of each row among those with a training positive.
 
-    `rank(X, k)` returns the k highest-scoring of all labels. Rows that lose labels are ranked again, deep enough for
-    all untrained labels. A model that scores untrained labels -inf spares them this.
+    `rank(X, k)` returns the k highest-scoring of all labels. Rows that lose labels are ranked again with
+    k + n_untrained labels. This is not needed if the model scores untrained labels -inf.
     """
-    found = rank(X, k)
+    ranking = rank(X, k)
     if untrained is None:
-        return found
-    kept = drop_untrained(found, untrained)
+        return ranking
+    kept = drop_untrained(ranking, untrained)
     deep = min(k + int(untrained.sum()), len(untrained))
-    again = np.flatnonzero((kept.labels != found.labels).any(axis=1) & (found.scores[:, -1] > -np.inf))
+    again = np.flatnonzero((kept.labels != ranking.labels).any(axis=1) & (ranking.scores[:, -1] > -np.inf))
     if deep == k or not len(again):
         return kept
     labels, scores = kept.labels.copy(), kept.scores.copy()
@@ -56,22 +55,14 @@ def rank_trained(rank: Callable[[sp.csr_matrix, int], Ranking], X: sp.csr_matrix
     return replace(kept, labels=labels, scores=scores)
 
 
-def drop_untrained(found: Ranking, untrained: Mask) -> Ranking:
-    """Return a ranking without its untrained labels; -1 pads."""
+def drop_untrained(ranking: Ranking, untrained: Mask) -> Ranking:
+    """Return a ranking without its untrained labels, padded with -1."""
     if untrained is None:
-        return found
-    dropped = np.append(untrained, False)[found.labels]  # -1 finds the last entry
+        return ranking
+    dropped = np.append(untrained, False)[ranking.labels]  # -1 selects the last entry
     if not dropped.any():
-        return found
+        return ranking
     order = np.argsort(dropped, axis=1, kind="stable")
-    labels = np.take_along_axis(np.where(dropped, -1, found.labels), order, 1)
-    scores = np.take_along_axis(np.where(dropped, np.float32(-np.inf), found.scores), order, 1)
-    return replace(found, labels=labels, scores=scores)
-
-
-def hide_untrained(shard: Shard, untrained: Mask) -> Shard:
-    """Return a shard whose untrained labels have the bias -inf, and so score -inf for every row."""
-    mine = None if untrained is None else untrained[shard.first : shard.first + shard.n_labels]
-    if mine is None or not mine.any():
-        return shard
-    return replace(shard, bias=np.where(mine, np.float32(-np.inf), shard.bias))
+    labels = np.take_along_axis(np.where(dropped, -1, ranking.labels), order, 1)
+    scores = np.take_along_axis(np.where(dropped, np.float32(-np.inf), ranking.scores), order, 1)
+    return replace(ranking, labels=labels, scores=scores)

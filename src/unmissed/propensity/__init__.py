@@ -1,6 +1,9 @@
-"""How likely a true label was written down, and what follows from it for the costs of a loss."""
+"""Propensities: the probability that a true label is observed, and the costs that follow from it.
 
-from unmissed.propensity.missing import drop_labels
+`models.py` has the propensity models (`Jain`, `Constant`, `FromTable`); start there. `weighting.py` turns propensities
+into costs of positives and negatives. `simulation.py` removes labels at random according to a propensity model.
+"""
+
 from unmissed.propensity.models import (
     Constant,
     FromTable,
@@ -10,11 +13,12 @@ from unmissed.propensity.models import (
     as_propensity,
     default_propensity,
     describe,
-    fit_parts,
-    fit_range,
+    estimate_parts,
+    estimate_range,
     from_description,
     parse,
 )
+from unmissed.propensity.simulation import drop_labels
 from unmissed.propensity.weighting import WEIGHTINGS, Costs, WeightingName, costs
 
 __all__ = [
@@ -31,8 +35,8 @@ __all__ = [
     "default_propensity",
     "describe",
     "drop_labels",
-    "fit_parts",
-    "fit_range",
+    "estimate_parts",
+    "estimate_range",
     "from_description",
     "parse",
 ]

@@ -1,4 +1,4 @@
-"""Weightings: what a propensity p means for the costs of a label's observed positives and negatives."""
+"""Weightings: the costs of observed positives and negatives of a label, from its propensity p."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from unmissed.losses.inverse import bound_factor, check_propensities, counter_fa
 WeightingName = Literal["none", "surrogate", "tail", "floored-tail", "balanced", "unbiased"]
 """The names of the weightings, for annotations and for choices on the command line."""
 Floats = npt.NDArray[np.float64]
-BALANCE = 0.9  # the b of class-balanced costs
+BALANCE = 0.9  # b of the class-balanced costs
 
 
 class Costs(NamedTuple):
-    """What the loss of a label's rows is multiplied by.
+    """Costs per label: factors of the loss of its rows, one float64 per label each.
 
-    An observed positive costs `positive * phi(m) + counter * phi(-m)`, any other row `negative * phi(-m)`, where phi is
-    the loss of a margin m. One float64 per label each.
+    The loss of an observed positive is `positive * phi(m) + counter * phi(-m)`, that of any other row is
+    `negative * phi(-m)`, where phi is the margin loss and m the score.
     """
 
     positive: Floats
@@ -30,36 +30,36 @@ class Costs(NamedTuple):
 
 
 def _none(inverse: Floats, counts: Floats | None) -> Floats:
-    """Every row costs 1: plain DiSMEC."""
+    """Return 1: unweighted DiSMEC."""
     return np.ones_like(inverse)
 
 
 def _surrogate(inverse: Floats, counts: Floats | None) -> Floats:
-    """2/p - 1: the paper's convex upper bound of the unbiased loss."""
+    """Return 2/p - 1: the paper's convex upper bound of the unbiased loss."""
     factor: Floats = bound_factor(inverse)
     return factor
 
 
 def _tail(inverse: Floats, counts: Floats | None) -> Floats:
-    """1/p - 1: leans to the tail; the paper's tables use it. A label with p = 1 loses its positives: cost 0."""
+    """Return 1/p - 1: favors tail labels; used in the paper's tables. The positives of a label with p = 1 cost 0."""
     odds: Floats = missing_odds(inverse)
     return odds
 
 
 def _floored_tail(inverse: Floats, counts: Floats | None) -> Floats:
-    """max(1, 1/p - 1): leans to the tail, but a positive never costs less than a negative."""
+    """Return max(1, 1/p - 1): favors tail labels, but a positive never costs less than a negative."""
     return np.maximum(1.0, _tail(inverse, counts))
 
 
 def _balanced(inverse: Floats, counts: Floats | None) -> Floats:
-    """(1 - b)/(1 - b^n) (2/p - 1), b = 0.9, for a label with n positives; n = 0 counts as 1 (no row pays it)."""
+    """Return (1 - b)/(1 - b^n) (2/p - 1), b = 0.9, for a label with n positives; n = 0 is treated as 1."""
     if counts is None:
-        raise InputError("the balanced weighting needs label counts")
+        raise InputError("the balanced weighting needs label counts; pass label_counts")
     return (1.0 - BALANCE) / (1.0 - BALANCE ** np.maximum(counts, 1.0)) * _surrogate(inverse, counts)
 
 
 def _unbiased(inverse: Floats, counts: Floats | None) -> Floats:
-    """1/p, with the counter cost 1 - 1/p: Theorem 1, exactly unbiased and in general not convex."""
+    """Return 1/p, with the counter cost 1 - 1/p: Theorem 1, unbiased and in general not convex."""
     return inverse
 
 
@@ -71,11 +71,11 @@ WEIGHTINGS: dict[WeightingName, Callable[[Floats, Floats | None], Floats]] = {
     "balanced": _balanced,
     "unbiased": _unbiased,
 }
-"""The positive cost of each weighting, by name, as a function of 1/p and the label counts."""
+"""The function of each weighting, by name: from 1/p and label counts to the costs of positives."""
 
 
 def costs(weighting: str, p: npt.ArrayLike, label_counts: npt.ArrayLike | None = None) -> Costs:
-    """Return Costs(positive, counter, negative) per label for the propensities `p`.
+    """Return the costs of a weighting, per label, for the propensities `p`.
 
     ============ ============================== =========== ========
     weighting    positive                       counter     negative
@@ -88,15 +88,16 @@ def costs(weighting: str, p: npt.ArrayLike, label_counts: npt.ArrayLike | None =
     unbiased     1/p                            1 - 1/p     1
     ============ ============================== =========== ========
 
-    With p = 1, `none`, `surrogate`, `floored-tail` and `unbiased` are (1, 0, 1); `tail` is (0, 0, 1), so a label that
-    is never missing is not learned from; `balanced` is ((1-b)/(1-b^n), 0, 1). Only `balanced` reads `label_counts`.
+    With p = 1, `none`, `surrogate`, `floored-tail` and `unbiased` are (1, 0, 1). `tail` is (0, 0, 1), so the positives
+    of a label that is never missing are ignored. `balanced` is ((1-b)/(1-b^n), 0, 1). Only `balanced` uses
+    `label_counts`.
     """
     if weighting not in WEIGHTINGS:
         raise InputError(f"unknown weighting {weighting!r}; known: {', '.join(WEIGHTINGS)}")
-    held = check_propensities(p)
-    if held.ndim != 1:
-        raise InputError(f"propensities must be one number per label, not {held}")
-    inverse = 1.0 / held
+    propensities = check_propensities(p)
+    if propensities.ndim != 1:
+        raise InputError(f"propensities must be one number per label, not {propensities}")
+    inverse = 1.0 / propensities
     counts = None if label_counts is None else np.asarray(label_counts, dtype=np.float64)
     if counts is not None and (counts.shape != inverse.shape or not (counts >= 0).all()):
         raise InputError(f"label counts must be {inverse.size} numbers of at least 0, one for each propensity")

@@ -1,19 +1,19 @@
-"""What was chosen on held-out rows, beside what it was chosen from: a table and a sentence."""
+"""Tables and sentences about parameters selected on held-out rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from unmissed.reports.metrics_tables import Table
+from unmissed.reports.metrics_tables import TextTable
 
 
-def choice_table(choice: Mapping[str, Any]) -> Table:
-    """Return one row per candidate: figures in percent, gains over the plain one in points, and what became of it."""
+def choice_table(choice: Mapping[str, Any]) -> TextTable:
+    """Return one row per candidate: figures in percent, gains over the baseline in points, and the verdict."""
     names = (choice["metric"], choice["keep"])
     title = (
-        f"{choice['rows_trained_on']:,} rows to learn from, {choice['rows_held_out']:,} held out, "
-        f"{choice['labels']:,} labels; percent, and gain over plain [{100 * choice['level']:g} % interval]"
+        f"Candidates on {choice['rows_trained_on']:,} training rows, {choice['rows_held_out']:,} held-out rows, "
+        f"{choice['labels']:,} labels; percent, and gain over the baseline [{100 * choice['level']:g} % interval]"
     )
     rows = [
         [
@@ -23,38 +23,38 @@ def choice_table(choice: Mapping[str, Any]) -> Table:
         ]
         for trial in choice["trials"]
     ]
-    return Table(title, ["candidate", names[0], "gain", names[1], "gain", ""], rows)
+    return TextTable(title, ["candidate", names[0], "gain", names[1], "gain", ""], rows)
 
 
 def choice_sentence(choice: Mapping[str, Any]) -> str:
-    """Say what was chosen, why, and what it costs."""
+    """Return a sentence with the selected parameters and their gain and loss."""
     metric, keep, params = choice["metric"], choice["keep"], choice["params"]
     chosen = next((trial for trial in choice["trials"] if trial["params"] == params), None)
     if chosen is None:
-        return f"Chosen: {say_params(params)}; there are too few rows to compare anything."
+        return f"Selected: {say_params(params)}; there are too few rows to compare candidates."
     if not chosen["gains"]:
-        return f"Chosen: {say_params(params)}; nothing that was tried likely raises {metric} and keeps {keep}."
+        return f"Selected: {say_params(params)}; no candidate is likely to raise {metric} without a drop in {keep}."
     gain, cost = (_gain(chosen, name) for name in (metric, keep))
-    return f"Chosen: {say_params(params)}; {metric} {gain} at {keep} {cost}."
+    return f"Selected: {say_params(params)}; {metric} {gain}, {keep} {cost}."
 
 
 def warning_sentence(choice: Mapping[str, Any]) -> str | None:
-    """Say that what was looked at loses against the plain parameters in the kept metric; None where it does not."""
-    plain, trial = choice["trials"][:2] if len(choice["trials"]) > 1 else (None, None)
-    if plain is None or trial is None or not (trial["gains"][choice["keep"]]["high"] or 0) < 0:
+    """Return a warning if the candidate is significantly worse than the baseline in the kept metric, else None."""
+    baseline, trial = choice["trials"][:2] if len(choice["trials"]) > 1 else (None, None)
+    if baseline is None or trial is None or not (trial["gains"][choice["keep"]]["high"] or 0) < 0:
         return None
     figures = ", ".join(
-        f"{name} {_percent(trial['figures'][name])}, against {_percent(plain['figures'][name])} ({_gain(trial, name)})"
+        f"{name} {_percent(trial['figures'][name])} vs. {_percent(baseline['figures'][name])} ({_gain(trial, name)})"
         for name in (choice["keep"], choice["metric"])
     )
     return (
-        f"{say_params(trial['params'])} loses against {say_params(plain['params'])} on {choice['rows_held_out']:,} "
+        f"{say_params(trial['params'])} is worse than {say_params(baseline['params'])} on {choice['rows_held_out']:,} "
         f"held-out rows: {figures}"
     )
 
 
 def say_params(params: Mapping[str, Any]) -> str:
-    """Return parameters as words: `weighting tail, C 1`."""
+    """Return parameters as text: `weighting tail, C 1`."""
     return ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in params.items()
     )

@@ -1,4 +1,4 @@
-"""Figures of a comparison, drawn from what `unmissed.runs.compare` computed."""
+"""Figures of the results of `unmissed.runs.compare`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unmissed.models.registry import EMBEDDINGS, FLOOR, LINEAR, TREES
+from unmissed.models.registry import BASELINES, EMBEDDINGS, LINEAR, TREES
 from unmissed.reports.compare_tables import Results, measured, names_at, span
 from unmissed.reports.drawing import INK, dress, new_figure, styled
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CUTS = ("#2f6db3", "#e09f1f", "#c0392b", "#5a9e6f", "#8a6fb8")
-FAMILIES = {LINEAR: "#2f6db3", TREES: "#3f9b62", EMBEDDINGS: "#d98a1f", FLOOR: "#8a8f98"}
+FAMILIES = {LINEAR: "#2f6db3", TREES: "#3f9b62", EMBEDDINGS: "#d98a1f", BASELINES: "#8a8f98"}
 OTHERS = "#a05195"
 
 
 def drawn(results: Results) -> list[Mapping[str, Any]]:
     """Return the methods that figures show: the floor would stretch every axis, and is in the tables."""
-    return [one for one in measured(results) if one["family"] != FLOOR] or measured(results)
+    return [one for one in measured(results) if one["family"] != BASELINES] or measured(results)
 
 
 @styled
@@ -33,7 +33,7 @@ def draw_scored(results: Results) -> Figure:
 
 @styled
 def draw_vanilla(results: Results) -> Figure:
-    """Draw the paper's figure of plain metrics: P and nDCG of every method with intervals."""
+    """Draw P and nDCG of every method with intervals, as in the paper."""
     return _dots(results, ("P", "nDCG"))
 
 
@@ -42,8 +42,8 @@ def _dots(results: Results, measures: Sequence[str]) -> Figure:
     figure = new_figure(len(measures) * (0.23 * len(methods) + 0.75))
     panels = np.atleast_1d(figure.subplots(len(measures), 1))
     for axes, measure in zip(panels, measures, strict=True):
-        for colour, name in zip(CUTS, names_at(results, measure, after_first=measure.endswith("nDCG")), strict=False):
-            _with_spread(axes, [one["figures"].get(name) for one in methods], colour, name)
+        for color, name in zip(CUTS, names_at(results, measure, after_first=measure.endswith("nDCG")), strict=False):
+            _with_spread(axes, [one["figures"].get(name) for one in methods], color, name)
         _methods_down(axes, methods)
         axes.set_xlabel(f"{measure}@k, percent")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.1, handletextpad=0.2)
@@ -56,20 +56,20 @@ def _put(axes: Axes) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _with_spread(axes: Axes, entries: Sequence[Mapping[str, Any] | None], colour: str, label: str | None) -> None:
-    """Draw one mark per method with its interval, first method on top."""
-    for place, entry in enumerate(entries):
+def _with_spread(axes: Axes, entries: Sequence[Mapping[str, Any] | None], color: str, label: str | None) -> None:
+    """Draw one marker per method with its interval, first method on top."""
+    for position, entry in enumerate(entries):
         if entry is None or entry["value"] is None:
             continue
         if entry.get("low") is not None:
-            axes.plot([100 * entry["low"], 100 * entry["high"]], [-place, -place], color=colour, lw=3, alpha=0.35)
-        axes.plot(100 * entry["value"], -place, "o", color=colour, ms=4.5, ls="none")
+            axes.plot([100 * entry["low"], 100 * entry["high"]], [-position, -position], color=color, lw=3, alpha=0.35)
+        axes.plot(100 * entry["value"], -position, "o", color=color, ms=4.5, ls="none")
     if label is not None:
-        axes.plot([], [], "o", color=colour, ms=4.5, ls="none", label=label)
+        axes.plot([], [], "o", color=color, ms=4.5, ls="none", label=label)
 
 
 def _methods_down(axes: Axes, methods: Sequence[Mapping[str, Any]]) -> None:
-    axes.set_yticks([-place for place in range(len(methods))], [one["title"] for one in methods])
+    axes.set_yticks([-position for position in range(len(methods))], [one["title"] for one in methods])
     axes.set_ylim(0.6 - len(methods), 0.6)
 
 
@@ -82,9 +82,9 @@ def draw_gains(results: Results) -> Figure:
     title = next((one["title"] for one in results["methods"] if one["key"] == results["baseline"]), "")
     for axes, measure in zip(figure.subplots(2, 1), ("PSP", "P"), strict=True):
         axes.set_xscale("symlog", linthresh=5)
-        for colour, k in ((CUTS[0], cuts[0]), (CUTS[2], cuts[-1])):
+        for color, k in ((CUTS[0], cuts[0]), (CUTS[2], cuts[-1])):
             name = f"{measure}@{k}"
-            _with_spread(axes, [one["against_baseline"].get(name) for one in methods], colour, name)
+            _with_spread(axes, [one["against_baseline"].get(name) for one in methods], color, name)
         axes.axvline(0, color=INK, lw=0.9)
         _methods_down(axes, methods)
         axes.set_xlabel(f"{measure}@k minus that of {title}, points")
@@ -101,7 +101,7 @@ _TICKS = (-100, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100)
 
 @styled
 def draw_deciles(results: Results) -> Figure:
-    """Draw the recall of rare and of frequent labels as a map: methods down, groups of labels across."""
+    """Draw a heat map of recall: one row per method, one column per label-frequency group."""
     methods = measured(results)
     depth = results["settings"]["k"][-1]
     groups = [[group for group in one["deciles"] if group["k"] == depth and group["true"]] for one in methods]
@@ -111,8 +111,8 @@ def draw_deciles(results: Results) -> Figure:
     axes.pcolormesh(shares[::-1], cmap="YlGnBu", vmin=0, vmax=100, edgecolors="none")
     for (row, column), share in np.ndenumerate(shares[::-1]):
         if np.isfinite(share):
-            colour = "#ffffff" if share > 55 else "#1d2126"
-            axes.text(column + 0.5, row + 0.5, f"{share:.0f}", ha="center", va="center", color=colour, fontsize=7.5)
+            color = "#ffffff" if share > 55 else "#1d2126"
+            axes.text(column + 0.5, row + 0.5, f"{share:.0f}", ha="center", va="center", color=color, fontsize=7.5)
     axes.set_yticks(np.arange(len(methods)) + 0.5, [one["title"] for one in methods[::-1]])
     axes.set_xticks(np.arange(shares.shape[1]) + 0.5, list(map(span, groups[0])), rotation=40, ha="right")
     axes.set_xlabel(f"training rows of the label; recall@{depth}, percent")
@@ -141,13 +141,13 @@ def draw_frequencies(results: Results) -> Figure:
 
 @styled
 def draw_against_time(results: Results) -> Figure:
-    """Draw PSP at the deepest cut-off against the seconds of training."""
+    """Draw PSP at the largest cut-off against the training time."""
     return _against(results, lambda one: (one.get("seconds") or {}).get("train"), "training, seconds")
 
 
 @styled
 def draw_against_size(results: Results) -> Figure:
-    """Draw PSP at the deepest cut-off against the size of the model on disk."""
+    """Draw PSP at the largest cut-off against the size of the model on disk."""
     return _against(results, lambda one: _mebibytes(one.get("disk_bytes")), "model on disk, MiB")
 
 
@@ -164,11 +164,11 @@ def _against(results: Results, cost: Any, label: str) -> Figure:
         entry, spent = one["figures"].get(name), cost(one)
         if entry is None or entry["value"] is None or not spent:
             continue
-        colour = FAMILIES.get(one["family"], OTHERS)
+        color = FAMILIES.get(one["family"], OTHERS)
         if entry.get("low") is not None:
-            axes.plot([spent, spent], [100 * entry["low"], 100 * entry["high"]], color=colour, lw=3, alpha=0.3)
-        axes.plot(spent, 100 * entry["value"], "o", color=colour, ms=5)
-        points.append((spent, 100 * entry["value"], one["title"], colour))
+            axes.plot([spent, spent], [100 * entry["low"], 100 * entry["high"]], color=color, lw=3, alpha=0.3)
+        axes.plot(spent, 100 * entry["value"], "o", color=color, ms=5)
+        points.append((spent, 100 * entry["value"], one["title"], color))
     axes.set(xscale="log", xlabel=label, ylabel=f"{name}, percent")
     _plain_ticks(axes, [spent for spent, *_ in points])
     dress(axes, "both")
@@ -181,7 +181,7 @@ def _against(results: Results, cost: Any, label: str) -> Figure:
 
 
 def _plain_ticks(axes: Axes, costs: Sequence[float]) -> None:
-    """Write 10, 20 and 50 along a logarithmic axis of costs; over a wide range, 10 and 100 alone."""
+    """Label a logarithmic axis at 10, 20 and 50; over a wide range only at powers of 10."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     wide = len(costs) > 0 and max(costs) > 200 * min(costs)
@@ -191,49 +191,51 @@ def _plain_ticks(axes: Axes, costs: Sequence[float]) -> None:
 
 
 def _name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write names in a column to the right of the axes, highest point first, each with a line to its point."""
+    """Write the names in a column right of the axes, highest point first, each with a line to its point."""
     from matplotlib.transforms import ScaledTranslation
     from sklearn.isotonic import isotonic_regression
 
     points = sorted(points, key=lambda one: one[1])
     low, high = axes.get_ylim()
-    room = min(0.06, 1 / max(len(points) - 1, 1)) * np.arange(len(points))  # what the names below take
+    offsets = min(0.06, 1 / max(len(points) - 1, 1)) * np.arange(len(points))  # height of the names below
     wanted = (np.array([y for _, y, *_ in points]) - low) / (high - low)
-    places = room + np.clip(isotonic_regression(wanted - room), 0, max(1 - room[-1], 0)) if points else room
-    beside = axes.transAxes + ScaledTranslation(10 / 72, 0, axes.figure.dpi_scale_trans)
+    positions = wanted
+    if points:
+        positions = offsets + np.clip(isotonic_regression(wanted - offsets), 0, max(1 - offsets[-1], 0))
+    margin = axes.transAxes + ScaledTranslation(10 / 72, 0, axes.figure.dpi_scale_trans)
     line = {"arrowstyle": "-", "lw": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
-    for place, (x, y, name, colour) in zip(places, points, strict=True):
+    for position, (x, y, name, color) in zip(positions, points, strict=True):
         axes.annotate(
             name,
             (x, y),
-            xytext=(1, place),
-            textcoords=beside,
+            xytext=(1, position),
+            textcoords=margin,
             va="center",
             fontsize=7.5,
             annotation_clip=False,
-            arrowprops={**line, "color": colour},
+            arrowprops={**line, "color": color},
         )
 
 
 CAPTIONS = {
-    "scored": "PSP and PSnDCG with their intervals. A hit on a rare label counts more: each is weighed by 1/p, where p "
-    "is the chance that a true label was written down.",
-    "vanilla": "P@k is the share of right labels among the first k; nDCG@k weighs earlier places more.",
-    "gains": "Paired differences on the same test rows. An interval that does not reach 0 is a clear difference. "
+    "scored": "PSP and PSnDCG with confidence intervals. Each hit is weighted by 1/p, where p is the propensity: the "
+    "probability that a true label is observed. Hits on rare labels therefore have larger weights.",
+    "vanilla": "P@k is the fraction of correct labels in the top k; nDCG@k gives higher ranks more weight.",
+    "gains": "Paired differences on the same test rows. A difference is significant if its interval excludes 0. "
     "Beyond 5 points the axis is logarithmic.",
-    "deciles": "Which share of the true marks of rare (left) and of frequent labels (right) is found.",
-    "frequencies": "How many training rows each label has: the long tail.",
-    "time": "Up and to the left is better.",
-    "size": "Up and to the left is better.",
+    "deciles": "Recall by label frequency, from rare labels (left) to frequent labels (right).",
+    "frequencies": "Training rows per label, most frequent label first: the long tail.",
+    "time": "PSP by training time; the upper left is best.",
+    "size": "PSP by model size; the upper left is best.",
 }
 TITLES = {
     "scored": "Propensity-scored metrics",
-    "vanilla": "Plain metrics",
+    "vanilla": "Precision and nDCG",
     "gains": "Gain over the baseline",
-    "deciles": "Rare and frequent labels",
+    "deciles": "Recall by label frequency",
     "frequencies": "Label frequencies",
-    "time": "Quality and training time",
-    "size": "Quality and size",
+    "time": "PSP and training time",
+    "size": "PSP and model size",
 }
 
 
@@ -255,6 +257,6 @@ def all_figures(results: Results) -> dict[str, Figure]:
 
 
 def _has_groups(results: Results) -> bool:
-    """Tell whether there are labels that are true somewhere, apart by their frequency."""
+    """Return whether any label-frequency group has true labels."""
     depth = results["settings"]["k"][-1]
     return any(group["k"] == depth and group["true"] for group in measured(results)[0]["deciles"])

@@ -1,4 +1,4 @@
-"""Figures of data sets: how often labels occur."""
+"""Figures of data sets: label frequencies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw_label_frequencies(
 ) -> None:
     """Draw rows per label against the label's rank, both logarithmic, with the fitted power law.
 
-    The suffix of `path` chooses the kind of picture (`.png`, `.pdf`, `.svg`).
+    The suffix of `path` selects the image format (`.png`, `.pdf`, `.svg`).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def draw_label_frequencies(
 
 
 def _shade_tail(axes: Any, falling: npt.NDArray[Any]) -> None:
-    """Shade the labels with few rows and say how many of all labels they are."""
+    """Shade the tail labels and write their fraction of all labels."""
     head = int(np.searchsorted(-falling, -_TAIL, side="right"))
     if not 0 < head < falling.size:
         return

@@ -1,4 +1,4 @@
-"""The demo's page: one table and three figures in one file that needs no other."""
+"""The page of the demo: a table and three figures in one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.reports.drawing import INK, as_svg, dress, new_figure, styled
-from unmissed.reports.grids import Cell as GridCell
-from unmissed.reports.grids import Grid
+from unmissed.reports.grids import Grid, GridCell
 from unmissed.reports.pages import render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = ("#8a8f98", "#2f6db3", "#e09f1f", "#c0392b")  # popularity, DiSMEC, surrogate, tail
+COLORS = ("#8a8f98", "#2f6db3", "#e09f1f", "#c0392b")  # popularity, DiSMEC, surrogate, tail
 
 
-class Cell(NamedTuple):
-    """A figure as a fraction, with its interval where there is one."""
+class DemoCell(NamedTuple):
+    """A figure as a fraction, with its confidence interval if it has one."""
 
     value: float
     low: float | None = None
@@ -29,15 +28,15 @@ class Cell(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One measure of every method; `source` says which labels it was measured on: observed or truth."""
+    """One metric of every method; `source` is the labels that it was computed on: observed or truth."""
 
     measure: str
     source: str
-    cells: list[Cell]
+    cells: list[DemoCell]
 
 
 class DecileLine(NamedTuple):
-    """A tenth of the labels by training count: which share of their true marks each method finds."""
+    """The recall of every method on a decile of the labels by training count."""
 
     decile: int
     fewest: int
@@ -49,7 +48,7 @@ class DecileLine(NamedTuple):
 
 @dataclass(frozen=True)
 class DemoResults:
-    """All that the demo found; the first method is the floor, the second the one that gains are counted from."""
+    """The results of the demo; the first method is the baseline, the second the reference of the gains."""
 
     sizes: dict[str, Any]
     methods: list[str]
@@ -62,8 +61,8 @@ class DemoResults:
     seconds: dict[str, float]
 
 
-def percent(cell: Cell, *, interval: bool = True) -> str:
-    """Write a cell in percent, as `41.3 ±0.9`."""
+def percent(cell: DemoCell, *, interval: bool = True) -> str:
+    """Return a cell in percent, as `41.3 ±0.9`."""
     if cell.value != cell.value:
         return "-"
     if not interval or cell.low is None or cell.high is None:
@@ -76,41 +75,39 @@ def render_page(results: DemoResults) -> str:
     return render(
         "demo.html",
         results=results,
-        colours=COLOURS,
+        colors=COLORS,
         table=measures_grid(results),
-        frequency=as_svg(draw_frequencies(results), "How labels go missing"),
-        gain=as_svg(draw_gains(results), "Who gains, who pays"),
-        corrected=as_svg(draw_corrected(results), "Can the truth be seen in incomplete labels?"),
+        frequency=as_svg(draw_frequencies(results), "True and observed label frequencies"),
+        gain=as_svg(draw_gains(results), "Gain in recall by label frequency"),
+        corrected=as_svg(draw_corrected(results), "Precision on observed labels, corrected, and on complete labels"),
     )
 
 
 def measures_grid(results: DemoResults) -> Grid:
-    """Return the page's table: a measure per row, a method per column; observed labels and truth told apart."""
-    sources = {"observed": "observed labels", "truth": "complete truth"}
+    """Return the page's table: one metric per row, on observed or complete labels; one method per column."""
+    sources = {"observed": "observed labels", "truth": "complete labels"}
     rows = [
         [GridCell(line.measure, small=sources[line.source]), *(_cell(cell) for cell in line.cells)]
         for line in results.lines
     ]
-    return Grid("measures", "One table, two truths", ["percent", *results.methods], rows)
+    return Grid("measures", "Metrics on observed and on complete labels", ["percent", *results.methods], rows)
 
 
-def _cell(cell: Cell) -> GridCell:
+def _cell(cell: DemoCell) -> GridCell:
     small = "" if cell.low is None or cell.high is None else f"{100 * cell.low:.1f}–{100 * cell.high:.1f}"
     return GridCell(percent(cell, interval=False), cell.value, small=small)
 
 
 @styled
 def draw_frequencies(results: DemoResults) -> Figure:
-    """Draw how many training rows each label has in truth, and how many were written down."""
+    """Draw the true and the observed number of training rows of each label."""
     figure = new_figure(3.4)
     axes = figure.add_subplot()
     order = np.argsort(-results.true_counts, kind="stable")
     rank = np.arange(1, order.size + 1)
     observed = results.observed_counts[order].astype(np.float64)
-    axes.scatter(
-        rank, np.where(observed > 0, observed, 0.5), s=7, color=COLOURS[3], alpha=0.55, lw=0, label="written down"
-    )
-    axes.plot(rank, np.maximum(results.true_counts[order], 0.5), color=COLOURS[1], lw=2.2, label="true")
+    axes.scatter(rank, np.where(observed > 0, observed, 0.5), s=7, color=COLORS[3], alpha=0.55, lw=0, label="observed")
+    axes.plot(rank, np.maximum(results.true_counts[order], 0.5), color=COLORS[1], lw=2.2, label="true")
     axes.set(xscale="log", yscale="log", xlabel="rank of the label by its true count", ylabel="training rows")
     ticks = [0.5, *(10**power for power in range(int(np.log10(max(results.true_counts.max(), 10))) + 1))]
     axes.set_yticks(ticks, ["none", *(f"{tick:,}" for tick in ticks[1:])])
@@ -123,26 +120,26 @@ def draw_frequencies(results: DemoResults) -> Figure:
 
 @styled
 def draw_gains(results: DemoResults) -> Figure:
-    """Draw the change of true recall against DiSMEC by decile, and under it the recall itself."""
+    """Draw the gain in recall over DiSMEC on complete labels by decile, and below it the recall."""
     figure = new_figure(5.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
-    place = np.arange(len(results.deciles))
+    position = np.arange(len(results.deciles))
     recalls = np.array([line.recalls for line in results.deciles]) * 100
     weighted = range(2, len(results.methods))
     width = 0.8 / max(len(weighted), 1)
     for turn, method in enumerate(weighted):
         offset = (turn - (len(weighted) - 1) / 2) * width
         gain = recalls[:, method] - recalls[:, 1]
-        top.bar(place + offset, gain, width * 0.92, color=COLOURS[method], label=results.methods[method])
+        top.bar(position + offset, gain, width * 0.92, color=COLORS[method], label=results.methods[method])
     top.axhline(0, color=INK, lw=0.9)
     top.set_ylabel(f"gain over {results.methods[1]}\n(points of recall@5)")
     dress(top, grid="y")
     top.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, borderaxespad=0.2)
     for method, name in enumerate(results.methods):
-        bottom.plot(place, recalls[:, method], "o-", color=COLOURS[method], ms=4, lw=1.6, label=name)
+        bottom.plot(position, recalls[:, method], "o-", color=COLORS[method], ms=4, lw=1.6, label=name)
     bottom.set_ylabel("recall@5, percent")
-    bottom.set_xticks(place, [_span(line) for line in results.deciles])
-    bottom.set_xlabel("training rows of the label, as written down")
+    bottom.set_xticks(position, [_span(line) for line in results.deciles])
+    bottom.set_xlabel("observed training rows of the label")
     bottom.set_ylim(bottom=0)
     dress(bottom, grid="y")
     bottom.legend(frameon=False, loc="upper left", ncols=2)
@@ -151,31 +148,31 @@ def draw_gains(results: DemoResults) -> Figure:
 
 @styled
 def draw_corrected(results: DemoResults) -> Figure:
-    """Draw what incomplete labels make of precision, what weighting by 1/p makes of it, and what is true."""
+    """Draw precision on observed labels, its correction by 1/p, and precision on complete labels."""
     figure = new_figure(0.62 * len(results.methods) + 1.5)
     axes = figure.add_subplot()
-    looks = (("o", "white", "observed labels"), ("D", None, "corrected by 1/p"), ("|", None, "truth"))
-    place = np.arange(len(results.methods))[::-1]
-    for line, (mark, face, text) in zip(results.corrected, looks, strict=True):
+    looks = (("o", "white", "observed labels"), ("D", None, "corrected by 1/p"), ("|", None, "complete"))
+    position = np.arange(len(results.methods))[::-1]
+    for line, (marker, face, text) in zip(results.corrected, looks, strict=True):
         values = np.array([cell.value for cell in line.cells]) * 100
         spread = np.array([[cell.low, cell.high] for cell in line.cells], dtype=np.float64) * 100
-        for method, at in enumerate(place):
-            colour = COLOURS[method]
-            if mark == "D":
-                axes.plot(spread[method], [at, at], color=colour, lw=3, alpha=0.35, solid_capstyle="round")
+        for method, at in enumerate(position):
+            color = COLORS[method]
+            if marker == "D":
+                axes.plot(spread[method], [at, at], color=color, lw=3, alpha=0.35, solid_capstyle="round")
             axes.plot(
                 values[method],
                 at,
-                mark,
-                color=INK if mark == "|" else colour,
-                markerfacecolor=face or (INK if mark == "|" else colour),
-                ms=17 if mark == "|" else 7,
+                marker,
+                color=INK if marker == "|" else color,
+                markerfacecolor=face or (INK if marker == "|" else color),
+                ms=17 if marker == "|" else 7,
                 mew=2,
                 ls="none",
-                zorder=1 if mark == "|" else 3,
+                zorder=1 if marker == "|" else 3,
             )
-        axes.plot([], [], mark, color=INK, markerfacecolor=face or INK, mew=1.6, ls="none", label=text)
-    axes.set_yticks(place, results.methods)
+        axes.plot([], [], marker, color=INK, markerfacecolor=face or INK, mew=1.6, ls="none", label=text)
+    axes.set_yticks(position, results.methods)
     axes.set_ylim(-0.6, len(results.methods) - 0.4)
     axes.set_xlim(left=0)
     axes.set_xlabel("P@5, percent")
@@ -191,5 +188,5 @@ def _span(line: DecileLine) -> str:
 
 
 def table_rows(results: DemoResults) -> list[Sequence[str]]:
-    """Return the table for a terminal: a measure per row, a method per column."""
+    """Return the rows of the table for a terminal: one metric per row, one method per column."""
     return [[f"{line.measure} ({line.source})", *(percent(cell) for cell in line.cells)] for line in results.lines]

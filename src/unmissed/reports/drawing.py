@@ -1,4 +1,4 @@
-"""What all figures share: colours, axes, and how a figure becomes a file or a part of a page."""
+"""The style of all figures, and their output as PNG and SVG files or inline SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from unmissed.writing import file_aside
+from unmissed.writing import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Let a function draw in the style of our pages."""
+    """Decorate a drawing function: apply the style of the pages and fix the layout."""
 
     @wraps(draw)
     def call(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -42,7 +42,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         with matplotlib.rc_context(_STYLE):
             figure = draw(*args, **kwargs)
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # found once, not again for each form that it is saved in
+            figure.set_layout_engine("none")  # compute the layout once, not for each output format
             return figure
 
     return call
@@ -65,7 +65,7 @@ def dress(axes: Axes, grid: Any) -> None:
 
 
 def as_svg(figure: Figure, label: str = "") -> str:
-    """Return a figure as an SVG element for a page, whose colours it takes on; `label` says in words what it shows."""
+    """Return a figure as an inline SVG element in the colors of the page; `label` is its text alternative."""
     import matplotlib
     from markupsafe import Markup, escape
 
@@ -74,13 +74,13 @@ def as_svg(figure: Figure, label: str = "") -> str:
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
     text = stream.getvalue()
     text = text[text.index("<svg") :]
-    for colour, variable in _ON_PAGES.items():
-        text = text.replace(colour, variable)
+    for color, variable in _ON_PAGES.items():
+        text = text.replace(color, variable)
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1))
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Save as PNG and SVG; the same numbers give the same bytes."""
+    """Save a figure as PNG and SVG, reproducibly to the byte; return the paths."""
     import matplotlib
 
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
@@ -93,5 +93,5 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 def write_figure(figure: Figure, path: Path, **options: Any) -> None:
     """Write a figure in the format that the path's suffix names; the file appears whole or not at all."""
-    with file_aside(path) as stream:
+    with atomic_file(path) as stream:
         figure.savefig(stream, format=path.suffix[1:] or None, **options)

@@ -1,4 +1,4 @@
-"""Grids: tables whose cells know their numbers and their rank, rendered as Markdown, LaTeX and HTML."""
+"""Grids: tables with numeric values and emphasis, rendered as Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TEX |= {
 }
 
 
-class Cell(NamedTuple):
-    """What a cell shows, what it is sorted by, whether it is the best of its column or within the best one's interval.
+class GridCell(NamedTuple):
+    """A table cell: its text, its sort value, and whether it is the best of its column or not significantly worse.
 
-    `small` is shown under the text on pages, and left out elsewhere.
+    `small` is shown below the text in HTML only.
     """
 
     text: str
@@ -35,22 +35,22 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: a title, columns, and rows of cells, the first of which names the row."""
+    """A table: title, columns, rows of cells whose first is the row's name, and notes."""
 
     name: str
     title: str
     columns: list[str]
-    rows: list[list[Cell]]
+    rows: list[list[GridCell]]
     notes: list[str] = field(default_factory=list)
 
 
-def number(value: float | None, form: str = "{:.2f}", **marks: Any) -> Cell:
-    """Return the cell of a number, or of a dash where there is none."""
-    return Cell("–") if value is None else Cell(form.format(value), value, **marks)
+def number(value: float | None, form: str = "{:.2f}", **emphasis: Any) -> GridCell:
+    """Return the cell of a number, or a dash for None."""
+    return GridCell("–") if value is None else GridCell(form.format(value), value, **emphasis)
 
 
 def to_markdown(grid: Grid) -> str:
-    """Return a pipe table under its title; the best is bold. Names from outside are shown as text, not as HTML."""
+    """Return the grid as a Markdown pipe table; the best is bold, and HTML is escaped."""
     columns = map(escape_markdown, grid.columns)
     lines = [f"**{escape_markdown(grid.title)}**", "", _piped(columns), "|---|" + "---:|" * (len(grid.columns) - 1)]
     for row in grid.rows:
@@ -60,7 +60,7 @@ def to_markdown(grid: Grid) -> str:
 
 
 def to_latex(grid: Grid) -> str:
-    """Return a `table` with booktabs rules; the best is bold."""
+    """Return the grid as a LaTeX `table` with booktabs rules; the best is bold."""
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]
     lines += [" & ".join(map(escape_latex, grid.columns)) + r" \\", r"\midrule"]
     for row in grid.rows:
@@ -79,12 +79,12 @@ def to_latex(grid: Grid) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Return text that stays in its cell of a Markdown table and holds no HTML."""
+    """Return text escaped for a cell of a Markdown table."""
     return " ".join(escape(text, quote=False).replace("|", r"\|").splitlines())
 
 
 def escape_latex(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
+    """Return text escaped for LaTeX."""
     return re.sub(r"[&%#_${}~\\^±≈–−]", lambda found: _TEX[found.group()], text)
 
 

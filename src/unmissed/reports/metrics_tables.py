@@ -1,4 +1,4 @@
-"""Tables of metrics: what `unmissed evaluate` computed, as rows of text."""
+"""Text tables of the results of `unmissed evaluate`."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Table(NamedTuple):
-    """A title, the names of the columns, and rows of text."""
+class TextTable(NamedTuple):
+    """A table of text: title, column names and rows."""
 
     title: str
     columns: list[str]
     rows: list[list[str]]
 
 
-def figures_table(result: Mapping[str, Any]) -> Table:
+def figures_table(result: Mapping[str, Any]) -> TextTable:
     """Return one row per metric and one column per cut-off: percent, with the interval in brackets."""
     names = list(dict.fromkeys(name.rpartition("@")[0] for name in result["figures"]))
     rows = [[name, *(_figure(result["figures"][f"{name}@{k}"]) for k in result["k"])] for name in names]
-    title = f"{result['n_samples']:,} rows, {result['n_labels']:,} labels; percent"
+    title = f"Metrics on {result['n_samples']:,} rows, {result['n_labels']:,} labels; percent"
     if result["interval"]:
         title += f" [{100 * result['interval']['level']:g} % interval]"
-    return Table(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
+    return TextTable(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
 
 
-def deciles_table(result: Mapping[str, Any]) -> Table:
-    """Return one row per group of labels of like frequency at the deepest cut-off, rarest first.
+def deciles_table(result: Mapping[str, Any]) -> TextTable:
+    """Return one row per label-frequency group at the largest cut-off, rarest first.
 
-    A group is named by the share of the labels that it covers, because the deciles of a long tail leave out numbers.
+    A group is named by the percentiles of the labels that it covers, because some deciles of a long tail are empty.
     """
     deepest = result["k"][-1]
-    columns = ["rarest first", "labels", "positives in training", "true", "recall", "precision", "part of PSP"]
+    columns = ["percentile", "labels", "training positives", "true", "recall", "precision", "part of PSP"]
     rows = [
         [
             "unseen" if group["decile"] == 0 else f"{100 * group['begin']:.0f} - {100 * group['end']:.0f} %",
@@ -43,40 +43,41 @@ def deciles_table(result: Mapping[str, Any]) -> Table:
         for group in result["deciles"]
         if group["k"] == deepest
     ]
-    return Table(f"labels by their frequency in training, at {deepest}; percent", columns, rows)
+    return TextTable(f"Results @{deepest} by label frequency in training, rarest first; percent", columns, rows)
 
 
-def differences_table(result: Mapping[str, Any]) -> Table:
+def differences_table(result: Mapping[str, Any]) -> TextTable:
     """Return one row per metric and one column per cut-off: first ranking minus second, with the interval."""
     found = result["differences"]
     names = list(dict.fromkeys(name.rpartition("@")[0] for name in found))
     rows = [[name, *(_figure(found[f"{name}@{k}"], signed=True) for k in result["k"])] for name in names]
     first, second = _apart(result["ranking"], result["against"])
-    title = f"{first} minus {second}, on the same rows; points"
-    return Table(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
+    title = f"{first} minus {second}, paired on the same rows; percentage points"
+    return TextTable(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
-    """Return what a reader of the tables has to know: conventions, where propensities come from, support, warnings."""
+    """Return notes on the tables: propensities, conventions, unseen labels, effective sample sizes and warnings."""
     lines = [
         f"Propensities: {say_propensity(result['propensity'])}; inverse propensities from the "
         f"{result['inverse_propensities_from']}.",
         f"Conventions: {say_conventions(result['conventions'])}.",
     ]
     unseen = result["unseen"]
-    if unseen and unseen["policy"] == "keep" and unseen["marks"]:
+    if unseen and unseen["policy"] == "keep" and unseen["assignments"]:
         lines.append(
-            f"Unseen labels: {unseen['marks']:,} true marks in {unseen['rows']:,} rows are of {unseen['labels']:,} "
+            f"Unseen labels: {unseen['assignments']:,} true assignments in {unseen['rows']:,} rows "
+            f"are of {unseen['labels']:,} "
             f"labels without a positive in training; {unseen['rows_without_others']:,} rows have no others."
         )
     deepest = result["k"][-1]
     words = {"hits": "numerator", "best": "denominator"}
     for part, meaning in words.items():
-        rests = result["support"].get(f"PSP@{deepest} {part}")
-        if rests:
+        support = result["support"].get(f"PSP@{deepest} {part}")
+        if support:
             lines.append(
-                f"PSP@{deepest}, {meaning}: {rests['marks']:,} marks, effective sample size {rests['effective']:,.0f}; "
-                f"labels that make half of it: {rests['labels_of_half']:,}."
+                f"PSP@{deepest}, {meaning}: {support['assignments']:,} assignments, effective sample size "
+                f"{support['effective']:,.0f}; labels that make up half of it: {support['labels_of_half']:,}."
             )
     return lines + [f"Warning: {warning}." for warning in result["warnings"]]
 
@@ -87,12 +88,12 @@ def say_propensity(model: Mapping[str, Any]) -> str:
 
 
 def say_conventions(conventions: Mapping[str, Any]) -> str:
-    """Return the choices behind the metrics by name."""
+    """Return the conventions of the metrics as text."""
     return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in conventions.items())
 
 
 def _apart(first: str, second: str) -> tuple[str, str]:
-    """Return two paths' last parts, as many of them as it takes to tell the paths apart."""
+    """Return the shortest suffixes of two paths that differ."""
     one, two = Path(first).parts, Path(second).parts
     n_parts = 1
     while one[-n_parts:] == two[-n_parts:] and n_parts < max(len(one), len(two)):

@@ -1,4 +1,4 @@
-"""Pages: templates filled in, in one file each that needs no other."""
+"""Pages: self-contained HTML files rendered from templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page as HTML."""
+    """Return a rendered template as HTML."""
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(

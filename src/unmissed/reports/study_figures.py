@@ -1,4 +1,4 @@
-"""The figures of the studies: loss curves, and losses and accuracies against propensity. Numbers in, files out."""
+"""Figures of the studies: loss curves, and test loss and accuracy by propensity and by epoch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from unmissed.reports.drawing import write_figure
 
 Row = Mapping[str, Any]
 
-_COLOURS = ("#3b6fb6", "#d1692a", "#4f9153")  # blue, orange, green of like lightness; shapes tell them apart too
-_MARKS = ("o", "s", "^")
+_COLORS = ("#3b6fb6", "#d1692a", "#4f9153")  # blue, orange, green of similar lightness; the markers differ too
+_MARKERS = ("o", "s", "^")
 
 
 class SketchCurve(NamedTuple):
@@ -27,7 +27,7 @@ class SketchCurve(NamedTuple):
 
     panel: str
     label: str
-    colour: str
+    color: str
     style: str
     heights: npt.NDArray[np.float64]
 
@@ -35,15 +35,15 @@ class SketchCurve(NamedTuple):
 def draw_loss_sketch(
     stem: Path, scores: npt.NDArray[np.float64], curves: Sequence[SketchCurve], *, propensity: float, kink: float | None
 ) -> list[Path]:
-    """Draw l+ against the score, one panel a family, and circle the kink where convexity is lost."""
+    """Draw l+ against the score, one panel per loss family, and circle the kink where convexity is lost."""
     panels = list(dict.fromkeys(curve.panel for curve in curves))
     figure = _figure(5.2 * len(panels), 5.4)
-    for place, panel in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), place + 1)
+    for position, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), position + 1)
         for curve in curves:
             if curve.panel == panel:
-                axes.plot(scores, curve.heights, curve.style, color=curve.colour, label=curve.label, linewidth=1.6)
-        if place == 0 and kink is not None:
+                axes.plot(scores, curve.heights, curve.style, color=curve.color, label=curve.label, linewidth=1.6)
+        if position == 0 and kink is not None:
             axes.plot(
                 [-1], [kink], "o", markersize=13, markerfacecolor="none", markeredgecolor="#c62828", markeredgewidth=1.6
             )
@@ -52,25 +52,25 @@ def draw_loss_sketch(
         axes.axhline(0, color="0.85", linewidth=0.8, zorder=0)
         axes.set_title(panel)
         axes.set_xlabel("score of the label")
-        if place == 0:
-            axes.set_ylabel("loss $l_+$ of a present label")
+        if position == 0:
+            axes.set_ylabel("loss $l_+$ of a positive label")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8, frameon=False, ncols=2)
-    figure.suptitle(f"Losses of a present label at propensity {propensity:g}")
+    figure.suptitle(f"Losses of a positive label at propensity {propensity:g}")
     return _save(figure, stem)
 
 
 def draw_propensity_panels(stem: Path, rows: Sequence[Row], *, note: str) -> list[Path]:
-    """Draw test loss (above) and accuracy (below) against propensity, a column a family, with the spread over seeds."""
+    """Draw test loss (top) and accuracy (bottom) by propensity, one column per loss family, with the range of seeds."""
     families = list(dict.fromkeys(str(row["family"]) for row in rows))
     figure = _figure(5.2 * len(families), 7.2)
     grid = figure.subplots(2, len(families), sharex=True, sharey="row", squeeze=False)
     for column, family in enumerate(families):
         own = [row for row in rows if row["family"] == family]
         labels = list(dict.fromkeys(str(row["label"]) for row in own))
-        for label, colour, mark in zip(labels, _COLOURS, _MARKS, strict=False):
+        for label, color, marker in zip(labels, _COLORS, _MARKERS, strict=False):
             curve = sorted((row for row in own if row["label"] == label), key=lambda row: float(row["propensity"]))
-            _draw_band(grid[0, column], curve, "test_loss", label, colour, mark)
-            _draw_band(grid[1, column], curve, "accuracy", label, colour, mark)
+            _draw_band(grid[0, column], curve, "test_loss", label, color, marker)
+            _draw_band(grid[1, column], curve, "accuracy", label, color, marker)
         grid[0, column].set_title(family)
         grid[0, column].legend(frameon=False)
         grid[1, column].set_xlabel("propensity")
@@ -85,21 +85,21 @@ def draw_propensity_panels(stem: Path, rows: Sequence[Row], *, note: str) -> lis
 
 
 def draw_epoch_panels(stem: Path, trainings: Sequence[Row], labels: Mapping[str, Row], *, note: str) -> list[Path]:
-    """Draw what one low propensity does from epoch to epoch: training loss, test loss and the largest score."""
+    """Draw training loss, test loss and the largest score by epoch at one low propensity."""
     quantities = {
         "train_loss": "training loss (observed labels)",
         "test_loss": "test loss (complete labels)",
         "largest_score": "largest |score| on test rows",
     }
-    families = list(dict.fromkeys(str(facts["family"]) for facts in labels.values()))
+    families = list(dict.fromkeys(str(variant["family"]) for variant in labels.values()))
     figure = _figure(3.9 * len(quantities), 3.3 * len(families))
     grid = figure.subplots(len(families), len(quantities), squeeze=False, sharex=True)
     for line, family in enumerate(families):
-        names = [name for name, facts in labels.items() if facts["family"] == family]
-        for name, colour, mark in zip(names, _COLOURS, _MARKS, strict=False):
+        names = [name for name, variant in labels.items() if variant["family"] == family]
+        for name, color, marker in zip(names, _COLORS, _MARKERS, strict=False):
             own = [training for training in trainings if training["variant"] == name]
             for column, quantity in enumerate(quantities):
-                _draw_runs(grid[line, column], own, quantity, str(labels[name]["label"]), colour, mark)
+                _draw_runs(grid[line, column], own, quantity, str(labels[name]["label"]), color, marker)
         grid[line, 0].set_ylabel(family)
         grid[line, 0].axhline(0, color="0.7", linewidth=0.8, zorder=0)
         grid[line, 1].set_ylim(bottom=0)
@@ -113,29 +113,29 @@ def draw_epoch_panels(stem: Path, trainings: Sequence[Row], labels: Mapping[str,
     return _save(figure, stem)
 
 
-def _draw_band(axes: Axes, curve: Sequence[Row], name: str, label: str, colour: str, mark: str) -> None:
-    """Draw the mean over seeds and shade from the least to the greatest; where a training ran away, draw nothing."""
+def _draw_band(axes: Axes, curve: Sequence[Row], name: str, label: str, color: str, marker: str) -> None:
+    """Draw the mean over seeds and shade the range; diverged trainings are missing."""
     x = np.array([row["propensity"] for row in curve], dtype=float)
     mean, low, high = (
         np.array([row[f"{name}_{kind}"] for row in curve], dtype=float) for kind in ("mean", "min", "max")
     )
-    axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
-    axes.plot(x, mean, f"-{mark}", color=colour, label=label, markersize=4.5, linewidth=1.4)
+    axes.fill_between(x, low, high, color=color, alpha=0.22, linewidth=0)
+    axes.plot(x, mean, f"-{marker}", color=color, label=label, markersize=4.5, linewidth=1.4)
     axes.grid(color="0.92", linewidth=0.8)
 
 
-def _draw_runs(axes: Axes, runs: Sequence[Row], name: str, label: str, colour: str, mark: str) -> None:
-    for place, run in enumerate(runs):
+def _draw_runs(axes: Axes, runs: Sequence[Row], name: str, label: str, color: str, marker: str) -> None:
+    for position, run in enumerate(runs):
         values = np.array([epoch[name] for epoch in run["epochs"]], dtype=float)
         axes.plot(
             np.arange(1, len(values) + 1),
             values,
-            f"-{mark}",
-            color=colour,
+            f"-{marker}",
+            color=color,
             markersize=3,
             linewidth=1.1,
             alpha=0.8,
-            label=label if place == 0 else None,
+            label=label if position == 0 else None,
         )
     axes.grid(color="0.92", linewidth=0.8)
 
@@ -147,7 +147,7 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _save(figure: Figure, stem: Path) -> list[Path]:
-    """Save as PNG and SVG; the same numbers give the same bytes."""
+    """Save a figure as PNG and SVG, reproducibly to the byte; return the paths."""
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     with matplotlib.rc_context({"svg.hashsalt": "unmissed", "svg.fonttype": "none"}):
         write_figure(figure, paths[0], dpi=160, metadata={"Software": None})

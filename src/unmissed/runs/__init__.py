@@ -1,4 +1,10 @@
-"""The verbs: train, predict, evaluate, and the folder that they leave behind."""
+"""Runs: trained models in folders, and the operations on them.
+
+Start with `training.py` (train, extend, save) and `run.py` (an opened run: rank, suggest). `run_folder.py` has the
+layout and the locks of a folder, `recipe.py` the method and its parameters. `prediction.py` ranks files,
+`measurement.py` evaluates rankings, `updating.py` retrains with new rows, `tuning.py` selects parameters, `planning.py`
+estimates costs, `inspection.py` summarizes a run. `compare/` trains and compares several methods.
+"""
 
 from typing import TYPE_CHECKING
 

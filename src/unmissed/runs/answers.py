@@ -1,4 +1,4 @@
-"""A ranking in words: tables and JSON lines, with the names that a run has for its labels."""
+"""Rankings as tables and JSON lines, with label names."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from unmissed.runs.run import Run
 
 Ranked = Ranking | Iterable[Ranking]
-"""A ranking, or its parts one after the other."""
+"""A ranking, or an iterable of its parts."""
 
 
 def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, guarded: bool = False) -> Iterator[str]:
-    """Give a tab-separated table: row (or id), rank (from 1), label, its readable name where there is one, score.
+    """Yield the lines of a tab-separated table: row or id, rank (from 1), label, title if there is one, score.
 
-    With `guarded`, ids and names that a spreadsheet would run as formulas begin with an apostrophe.
+    With `guarded`, cells that a spreadsheet would run as formulas start with an apostrophe.
     """
 
     def cell(text: str) -> str:
@@ -36,7 +36,7 @@ def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, 
 
 
 def comma_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, guarded: bool = False) -> Iterator[str]:
-    """Give the same table with commas between, quoted where a field needs it."""
+    """Yield the lines of the same table as CSV."""
     for fields in _fields(run, ranking, ids, guard if guarded else str):
         line = io.StringIO()
         csv.writer(line).writerow(fields)  # quotes line breaks only if they are in its own line end
@@ -44,13 +44,13 @@ def comma_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, 
 
 
 def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[str]:
-    """Give one JSON object per row: its number or id, and its labels with names and scores, best first."""
+    """Yield one JSON object per row: number or id, and labels with names and scores in falling order."""
     for entry in row_entries(run, ranking, ids):
         yield json.dumps(entry, ensure_ascii=False)
 
 
 def row_entries(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Give each row as JSON shows it: `row` or `id`, `labels`, and `no_known_words` for a text without any."""
+    """Yield each row as a dict: `row` or `id`, `labels`, and `no_known_words` for a text without known words."""
     for row, (labels, scores, no_known_words) in enumerate(_rows(ranking)):
         listed = [_label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
         name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
@@ -58,7 +58,7 @@ def row_entries(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> 
 
 
 def known_words_note(n_without: int, n_samples: int) -> str | None:
-    """Return what to say of texts without a known word, or None if there are none."""
+    """Return the note about texts without a known word; None if there are none."""
     if not n_without:
         return None
     if n_samples == 1:
@@ -67,26 +67,26 @@ def known_words_note(n_without: int, n_samples: int) -> str | None:
 
 
 WRITERS = (".tsv", ".csv", ".jsonl")
-"""The suffixes of what is written for people."""
+"""The suffixes of text formats."""
 
 
 def file_lines(
     suffix: str, run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, raw: bool = False
 ) -> Iterator[str]:
-    """Give the lines of a file by its suffix; cells of tables are guarded unless `raw` is set."""
+    """Yield the lines of a file in the format of its suffix; table cells are guarded unless `raw` is set."""
     if suffix == ".jsonl":
         return json_lines(run, ranking, ids)
     return (table_lines if suffix == ".tsv" else comma_lines)(run, ranking, ids, guarded=not raw)
 
 
 def _label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
-    """Return a ranked label as JSON shows it."""
+    """Return the JSON entry of a ranked label."""
     names = run.label_names
     return {"label": names[label] if names else label, "name": run.name_of(label), "score": score}
 
 
 def cut(ranking: Ranking, threshold: float | None) -> Ranking:
-    """Empty the places whose score is below a threshold."""
+    """Return a ranking without labels whose score is below a threshold; removed ones become -1."""
     if threshold is None:
         return ranking
     kept = ranking.scores >= threshold
@@ -95,7 +95,7 @@ def cut(ranking: Ranking, threshold: float | None) -> Ranking:
 
 
 def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float], bool]]:
-    """Give labels and scores of each row, and whether it is a text without a known word."""
+    """Yield labels and scores of each row, and whether it is a text without a known word."""
     for part in [ranking] if isinstance(ranking, Ranking) else ranking:
         flags = repeat(False, part.n_samples) if part.no_known_words is None else part.no_known_words.tolist()
         yield from zip(part.labels.tolist(), part.scores.tolist(), flags, strict=True)
@@ -104,7 +104,7 @@ def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float], bool]]:
 def _fields(
     run: Run, ranking: Ranked, ids: Sequence[str] | None, cell: Callable[[str], str]
 ) -> Iterator[list[str | int]]:
-    """Give the fields of each line, texts as `cell` makes them; numbers stay numbers."""
+    """Yield the fields of each line, with `cell` applied to strings."""
     names, titles = run.label_names, run.label_titles
     yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
     for row, (labels, scores, _) in enumerate(_rows(ranking)):

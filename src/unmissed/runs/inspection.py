@@ -1,4 +1,4 @@
-"""Inspection: what a run is made of, how well it was solved, and which features speak for a label."""
+"""Inspection: a summary of a run, its certificate, and the features with the largest weights for a label."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from unmissed.models.base import Certificate
 from unmissed.runs.run import Run
+from unmissed.runs.run_folder import VERSION
 
-WORST = 5  # problems named as those with the largest gaps
+WORST = 5  # number of problems listed with the largest gaps
 
 
 class Feature(NamedTuple):
@@ -25,12 +26,12 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
     counts = run.label_counts
     return {
         "run": str(run.folder),
-        "format": run.manifest.version,
+        "format": VERSION,
         "recipe": run.recipe.to_json(),
         "n_labels": run.n_labels,
         "n_features": run.n_features,
         "labels_without_positives": None if counts is None else int(np.count_nonzero(counts == 0)),
-        "model": run.model.facts(),
+        "model": run.model.metadata(),
         "n_pieces": len(run.model.pieces_.listed()),
         "bytes": run.folder.n_bytes(),
         "parts": [
@@ -49,7 +50,7 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
 
 
 def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:
-    """Tell how many problems met the tolerance and name those that did not; None where nothing is certified."""
+    """Return how many problems met the tolerance, and those that did not; None without a certificate."""
     found = run.model.certificate()
     if found is None:
         return None
@@ -60,23 +61,23 @@ def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:
         "unit": found.unit,
         "met": int(found.gap.size - missed.size),
         "missed": int(missed.size),
-        "missed_names": [_name(run, found, int(place)) for place in missed],
+        "missed_names": [_name(run, found, int(position)) for position in missed],
         "median_gap": float(np.median(found.gap)) if found.gap.size else 0.0,
         "worst": [
             {
-                "number": int(place),
-                "name": _name(run, found, int(place)),
-                "gap": float(found.gap[place]),
-                **{title: np.asarray(values)[place].item() for title, values in found.columns.items()},
+                "number": int(position),
+                "name": _name(run, found, int(position)),
+                "gap": float(found.gap[position]),
+                **{title: np.asarray(values)[position].item() for title, values in found.columns.items()},
             }
-            for place in order
+            for position in order
         ],
         "objective": found.objective,
     }
 
 
 def draw(run: Run) -> str:
-    """Return a picture of the run's model in lines of text, with the names that the run knows."""
+    """Return a text drawing of the run's model, with label and feature names."""
     features = run.feature_names
 
     def feature_name(feature: int) -> str:
@@ -86,7 +87,7 @@ def draw(run: Run) -> str:
 
 
 def strongest_features(run: Run, label: int, top: int = 20) -> list[Feature]:
-    """Return the `top` features with the largest weights in size, largest first; ties by number."""
+    """Return the `top` features of largest absolute weight, in falling order; ties by feature index."""
     found = run.model.explain(label).strongest(top)
     names = run.feature_names
     return [
@@ -109,12 +110,12 @@ def describe_label(run: Run, label: int, top: int = 20) -> dict[str, Any]:
 
 
 def verify(run: Run) -> int:
-    """Compare every file with its checksum and every index with the sizes; returns the number of pieces read."""
+    """Check all checksums and index ranges of a run; return the number of pieces."""
     checked = Run(run.folder.path, verify=True)
     names = (checked.label_names, checked.label_titles, checked.label_counts, checked.feature_names, checked.text)
-    del names  # opened, and with it verified
+    del names  # reading them verified them
     return len(checked.model.pieces_.listed())
 
 
-def _name(run: Run, found: Certificate, place: int) -> str:
-    return run.name_of(place) if found.unit == "labels" else str(place)
+def _name(run: Run, found: Certificate, position: int) -> str:
+    return run.name_of(position) if found.unit == "labels" else str(position)

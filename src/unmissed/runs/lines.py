@@ -1,4 +1,4 @@
-"""Texts one per line, from standard input or a file: taken in batches as they come, and let go once they are ranked."""
+"""Texts, one per line, from standard input or a file, in batches."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from unmissed.data.encodings import UTF8, Recoded, check_encoding, marked_encoding, not_utf8, other_encoding
+from unmissed.data.encodings import UTF8, TranscodingReader, check_encoding, marked_encoding, not_utf8, other_encoding
 from unmissed.data.streams import LONGEST, line_blocks
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 
 STANDARD_INPUT = "-"
-_CHUNK = 1 << 19  # bytes of standard input that are taken at a time, if so many are there
+_CHUNK = 1 << 19  # largest read from standard input, in bytes
 _BOM = b"\xef\xbb\xbf"
 
 
 class TextLines:
-    """The texts of a file or of standard input in batches; blank lines are left out.
+    """Iterable over batches of texts from a file or standard input; blank lines are skipped.
 
-    Standard input is taken as it comes: what was written to it is ranked, although more may follow.
+    Standard input is not buffered: each batch holds the lines that have arrived.
 
     Parameters
     ----------
     path : the file, or `-`
-    most : texts of a batch at most
+    most : largest number of texts in a batch
     encoding : the encoding of the lines
     """
 
@@ -55,7 +55,7 @@ class TextLines:
             raise not_utf8(f"{name}:{number}:{error.start + 1}", line, error) from None
 
     def _blocks(self) -> Iterator[bytes]:
-        """Give whole lines in UTF-8, without the last line's end."""
+        """Yield blocks of complete lines in UTF-8, without the last line break."""
         if str(self.path) == STANDARD_INPUT:
             yield from _arriving(self._encoding)
             return
@@ -65,32 +65,32 @@ class TextLines:
 
 def _chunks(stream: Any, encoding: str) -> Iterator[bytes]:
     """Give standard input in UTF-8 as it comes."""
-    recoded = None if encoding == UTF8 else Recoded(stream, encoding, "standard input")
+    recoded = None if encoding == UTF8 else TranscodingReader(stream, encoding, "standard input")
     first = True
     while chunk := stream.read1(_CHUNK):
         if recoded is not None:
-            yield recoded.recode(chunk)
+            yield recoded.transcode(chunk)
             continue
         if first and marked_encoding(chunk):
             raise other_encoding("standard input", chunk)
         yield chunk
         first = False
     if recoded is not None:
-        yield recoded.recode(b"")
+        yield recoded.transcode(b"")
 
 
 def _arriving(encoding: str) -> Iterator[bytes]:
-    """Give whole lines of standard input as soon as they are there, without the last line's end."""
-    kept = bytearray()  # of one unfinished line; each byte is looked at once, however few come at a time
-    mark = _BOM
+    """Yield blocks of complete lines of standard input as they arrive, without the last line break."""
+    kept = bytearray()  # the incomplete last line; each byte is scanned once, even if they arrive one by one
+    bom = _BOM
     for chunk in _chunks(sys.stdin.buffer, encoding):
-        whole, newline, rest = chunk.rpartition(b"\n")
+        complete, newline, rest = chunk.rpartition(b"\n")
         if newline:
-            kept += whole
-            yield bytes(kept).removeprefix(mark)
-            kept, mark = bytearray(), b""
+            kept += complete
+            yield bytes(kept).removeprefix(bom)
+            kept, bom = bytearray(), b""
         kept += rest
         if len(kept) > LONGEST:
             raise InputError(f"standard input: a line of more than {LONGEST} bytes; is this text?")
     if kept:
-        yield bytes(kept).removeprefix(mark)
+        yield bytes(kept).removeprefix(bom)

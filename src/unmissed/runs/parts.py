@@ -1,4 +1,4 @@
-"""Prediction in parts: the rows of a store ranked by tasks, here or on a cluster, and the rankings put together."""
+"""Prediction by tasks: blocks of rows of a store are ranked in parallel, here or on a cluster, and joined."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from unmissed.archive import MANIFEST
 from unmissed.data import open_store
 from unmissed.errors import InputError
 from unmissed.execution import Executor, OnDisk, Piece, Work
-from unmissed.models.rows import Rows, Stored, check_k
+from unmissed.models.training_data import Stored, TrainingData, check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.prediction import BATCH, check_features, predict
 from unmissed.runs.run import Run, open_run
 
-PART = 4 * BATCH  # rows per task; a multiple of the batch, so that parts change no bit
+PART = 4 * BATCH  # rows per task; a multiple of the batch size, so that results are identical
 
 
 @dataclass(frozen=True)
 class PartTask:
-    """Rank the rows `begin` to `end`."""
+    """Rank the rows from `begin` to `end` - 1."""
 
     begin: int
     end: int
@@ -43,7 +43,7 @@ class PartTask:
         return self.end - self.begin
 
     def run(self, shared: tuple[Run, Any]) -> Piece:
-        """Rank the rows."""
+        """Return the ranking of the rows."""
         run, X = shared
         found = predict(run, X[self.begin : self.end], self.k)
         return Piece(self.key, {"labels": found.labels, "scores": found.scores})
@@ -51,17 +51,17 @@ class PartTask:
 
 @dataclass(frozen=True)
 class RunAndRows:
-    """Makes what parts share: a run opened from its folder, its weights mapped, and the rows of a store."""
+    """Shared state of `PartTask`: the opened run and the rows of a store."""
 
     run: str
-    rows: Rows
+    rows: TrainingData
     seal: str
 
     def __call__(self) -> tuple[Run, Any]:
-        """Open the run; a worker ranks with one thread per task."""
+        """Return run and rows; each task ranks with one thread."""
         run = open_run(self.run)
         if _seal(run) != self.seal:
-            raise InputError(f"{self.run}: is another run here than where the prediction was begun")
+            raise InputError(f"{self.run}: is not the run that the prediction was started with")
         run.model.with_jobs(1)
         return run, self.rows.X
 
@@ -75,13 +75,13 @@ def predict_parts(
     executor: Executor,
     progress: Progress = silent,
 ) -> Ranking:
-    """Return the k best labels of each row of a store; parts that are finished lie beside `out` until all are.
+    """Return the k highest-scoring labels of each row of a store; finished parts are stored next to `out` meanwhile.
 
-    The ranking is bit for bit that of `predict`. Begun again, it goes on where it stopped.
+    The ranking is identical to that of `predict`, bit for bit. An interrupted prediction resumes.
     """
     dataset = open_store(store)
     check_features(run, store, dataset.n_features, dataset.feature_names)
-    rows = Rows(dataset.X, dataset.Y, store=Stored.of(dataset))
+    rows = TrainingData(dataset.X, dataset.Y, store=Stored.of(dataset))
     seal = _seal(run)
     k = check_k(k, rows.n_samples, run.n_labels)
     name = hashlib.sha256(f"{seal} {dataset.digest} {k}".encode()).hexdigest()[:12]
@@ -100,5 +100,5 @@ def predict_parts(
 
 
 def _seal(run: Run) -> str:
-    """Return what tells a run from any other: the checksum of its manifest."""
+    """Return the digest of a run's manifest, which identifies the run."""
     return hashlib.sha256((run.folder.path / MANIFEST).read_bytes()).hexdigest()

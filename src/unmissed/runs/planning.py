@@ -1,4 +1,4 @@
-"""Planning: what a training will cost, from the data's sizes and some labels that are trained here."""
+"""Planning: estimates the cost of a training from a sample of labels that is trained on this machine."""
 
 from __future__ import annotations
 
@@ -12,66 +12,66 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data import Dataset, make_corpus
-from unmissed.data.catalog import Entry
+from unmissed.data.catalog import CatalogEntry
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Shared, Task, Work, peak_bytes
-from unmissed.kernels.vectors import LANES
+from unmissed.execution import Piece, SharedState, Task, Work, peak_bytes
 from unmissed.models.base import Model
-from unmissed.models.one_vs_rest import OneVsRest
+from unmissed.models.linear.one_vs_rest import OneVsRest
+from unmissed.numerics.simd import LANES
 
-TASKS = 4  # calibration tasks: enough for an interval
+TASKS = 4  # calibration tasks; their spread gives the interval
 _STUDENT = 3.182  # the 0.975 quantile of Student's t with TASKS - 1 degrees of freedom
-_LEAST = 0.15  # no interval is narrower: machines and the rest of the data differ
+_LEAST = 0.15  # smallest relative half-width of an interval: machines and data differ
 _STAND_IN_ROWS = 20_000
-_SCALED = 0.3  # the least interval of a plan for data that is not here
+_SCALED = 0.3  # the same for a plan from synthetic data
 
 
 class Estimate(NamedTuple):
-    """A value and the interval in which it is expected."""
+    """An estimate with the bounds of its 95 % interval."""
 
     low: float
     value: float
     high: float
 
     def times(self, factor: float) -> Estimate:
-        """Return the estimate of a multiple."""
+        """Return the estimate multiplied by a factor."""
         return Estimate(*(factor * one for one in self))
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What the cost depends on."""
+class ProblemSizes:
+    """Sizes of the data that determine the cost."""
 
     n_samples: int
     n_features: int
     n_labels: int
     n_values: int
-    n_marks: int
+    n_assignments: int
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Sizes:
+    def of(cls, dataset: Dataset) -> ProblemSizes:
         """Return the sizes of a data set."""
         return cls(dataset.n_samples, dataset.n_features, dataset.n_labels, int(dataset.X.nnz), int(dataset.Y.nnz))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training costs: processor time, memory, disk and wall time.
+    """Estimated cost of a training: processor time, wall time, memory and disk.
 
     Parameters
     ----------
-    sizes : of the data
-    n_workers, n_threads : workers, and threads of each
-    n_tasks : label blocks
-    n_sampled : labels that were trained to find out
-    layout_seconds : what each worker needs before its first task
-    core_seconds : processor time of all tasks together
-    wall_seconds : from the first worker's start to the last piece, if all workers start at once
-    worker_bytes : memory of one worker
-    disk_bytes : of the run's folder
+    sizes : sizes of the data
+    n_workers, n_threads : number of workers, and threads per worker
+    n_tasks : number of label blocks
+    n_sampled : number of labels trained for the estimate
+    layout_seconds : time of each worker to build the shared state
+    core_seconds : processor time of all tasks
+    wall_seconds : wall time if all workers start at once
+    worker_bytes : memory per worker
+    disk_bytes : size of the run's folder
     """
 
-    sizes: Sizes
+    sizes: ProblemSizes
     n_workers: int
     n_threads: int
     n_tasks: int
@@ -83,20 +83,20 @@ class Plan:
     disk_bytes: Estimate
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as a value that JSON can hold."""
+        """Return the plan as JSON values."""
         named = {name: value._asdict() for name, value in vars(self).items() if isinstance(value, Estimate)}
         return {**asdict(self), **named}
 
 
 @dataclass
 class _Timing:
-    """An executor that runs tasks one after the other and notes what each took, in processor time of its thread."""
+    """An executor that runs tasks sequentially and records processor time and bytes per label."""
 
     layout: float = 0.0
     seconds: list[float] = field(default_factory=list)
     n_bytes: list[int] = field(default_factory=list)
 
-    def map(self, tasks: Iterable[Task], shared: Shared) -> Iterator[Piece]:
+    def map(self, tasks: Iterable[Task], shared: SharedState) -> Iterator[Piece]:
         begin = time.thread_time()
         common = shared()
         self.layout = time.thread_time() - begin
@@ -117,12 +117,12 @@ def make_plan(
     n_sampled: int = 1024,
     seed: int = 0,
 ) -> Plan:
-    """Train some labels of a data set on this machine, and say what all of them will cost.
+    """Estimate the cost of training all labels from a sample that is trained on this machine.
 
-    The sample is four blocks, each with labels of every frequency, so that their spread gives the interval. Times are
-    processor time of one thread: other work on this machine disturbs them less than wall time.
+    The sample has four blocks, each with labels of every frequency; their spread gives the interval. Times are
+    processor times of one thread, which depend less on other load than wall time.
     """
-    sizes = Sizes.of(dataset)
+    sizes = ProblemSizes.of(dataset)
     timing, used = _calibrate(model, dataset, n_sampled, seed)
     core = _estimate(timing.seconds, _LEAST)
     disk = _estimate([float(one) for one in timing.n_bytes], _LEAST)
@@ -131,7 +131,7 @@ def make_plan(
 
 def plan_entry(
     model: Model,
-    entry: Entry,
+    entry: CatalogEntry,
     values_per_row: float,
     *,
     n_workers: int = 1,
@@ -139,25 +139,25 @@ def plan_entry(
     n_sampled: int = 512,
     seed: int = 0,
 ) -> Plan:
-    """Say what a data set of the catalogue will cost, from a made-up one of the same shape with fewer rows.
+    """Estimate the cost for a data set of the catalog from a synthetic one of the same shape with fewer rows.
 
-    The stand-in has the entry's features, values per row, labels per row and rows per label; what a label costs grows
-    with the rows.
+    The synthetic data has the entry's features, values per row, labels per row and rows per label. The cost of a label
+    is scaled with the number of values.
     """
-    share = min(1.0, _STAND_IN_ROWS / entry.n_train)
+    fraction = min(1.0, _STAND_IN_ROWS / entry.n_train)
     corpus = make_corpus(
-        round(share * entry.n_train),
+        round(fraction * entry.n_train),
         0,
-        max(round(share * entry.n_labels), LANES),
+        max(round(fraction * entry.n_labels), LANES),
         entry.n_features,
         labels_per_row=entry.labels_per_point,
         words_per_row=1.3 * values_per_row,  # some words are drawn twice
         rng=seed,
     )
-    stand_in = Sizes.of(corpus.train)
+    stand_in = ProblemSizes.of(corpus.train)
     scale = entry.n_train * values_per_row / stand_in.n_values
     timing, used = _calibrate(model, corpus.train, n_sampled, seed)
-    sizes = Sizes(
+    sizes = ProblemSizes(
         entry.n_train,
         entry.n_features,
         entry.n_labels,
@@ -171,7 +171,7 @@ def plan_entry(
 
 
 def _calibrate(model: Model, dataset: Dataset, n_sampled: int, seed: int) -> tuple[_Timing, int]:
-    """Train a sample of labels in TASKS blocks; returns what they took and how many labels they had."""
+    """Train a sample of labels in TASKS blocks; return timings and number of labels."""
     if not isinstance(model, OneVsRest):
         raise InputError(f"{type(model).__name__} does not train labels one by one; a plan is for methods that do")
     chosen = sample_labels(dataset.label_counts, n_sampled, np.random.default_rng(seed))
@@ -179,25 +179,25 @@ def _calibrate(model: Model, dataset: Dataset, n_sampled: int, seed: int) -> tup
     few = model.__class__(**{**model.get_params(deep=False), "block_size": max(len(chosen) // TASKS, 1)})
     rows = few.check_rows(dataset.X, dataset.Y[:, chosen])
     warm = replace(rows, Y=rows.Y[:, :1])
-    few._fit(warm, few._ready(Work(executor=_Timing())))  # kernels are compiled and pages read before the clock runs
+    few._fit(warm, few._ready(Work(executor=_Timing())))  # compile kernels and read pages before timing
     few._fit(rows, few._ready(Work(executor=timing)))
     return timing, len(chosen)
 
 
 def sample_labels(counts: npt.NDArray[np.int64], n_sampled: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return labels in TASKS stretches of equal length, each of which goes through all frequencies evenly."""
+    """Return sampled labels as TASKS blocks of equal size, each stratified by label frequency."""
     size = min(n_sampled, len(counts)) // TASKS
     if size < 1:
         raise InputError(f"a plan takes at least {TASKS} labels; got {min(n_sampled, len(counts))}")
     order = np.argsort(-counts, kind="stable")
-    place = (np.arange(size * TASKS) + rng.random(size * TASKS)) * len(order) / (size * TASKS)
-    places = np.minimum(place.astype(np.int64), len(order) - 1)
-    return np.asarray(order[np.concatenate([places[first::TASKS] for first in range(TASKS)])])
+    position = (np.arange(size * TASKS) + rng.random(size * TASKS)) * len(order) / (size * TASKS)
+    positions = np.minimum(position.astype(np.int64), len(order) - 1)
+    return np.asarray(order[np.concatenate([positions[first::TASKS] for first in range(TASKS)])])
 
 
 def _plan(
     model: Any,
-    sizes: Sizes,
+    sizes: ProblemSizes,
     layout: float,
     seconds: Estimate,
     n_bytes: Estimate,
@@ -205,7 +205,7 @@ def _plan(
     n_sampled: int,
     peak: float,
 ) -> Plan:
-    """Put together what labels cost, each, and what all of them come to on some workers."""
+    """Return the plan for all labels from the costs per label."""
     n_workers, n_threads = workers
     if n_workers < 1 or n_threads < 1:
         raise InputError(f"a plan is for at least 1 worker with 1 thread; got {n_workers} with {n_threads}")
@@ -214,23 +214,23 @@ def _plan(
     core = seconds.times(sizes.n_labels)
     rounds = math.ceil(n_tasks / (n_workers * n_threads))
     wall = Estimate(*(layout + rounds * one / n_tasks for one in core))
-    memory = peak + 12 * sizes.n_marks + 40 * sizes.n_labels + (n_threads - 1) * _lane_bytes(sizes)
+    memory = peak + 12 * sizes.n_assignments + 40 * sizes.n_labels + (n_threads - 1) * _lane_bytes(sizes)
     disk = Estimate(*(one * sizes.n_labels + 2500 * n_tasks for one in n_bytes))
     return Plan(sizes, n_workers, n_threads, n_tasks, n_sampled, layout, core, wall, memory, disk)
 
 
 def _estimate(found: list[float], least: float) -> Estimate:
-    """Return the mean of independent measurements with a 95 % interval that is not narrower than `least`."""
+    """Return the mean with its 95 % interval, whose relative half-width is at least `least`."""
     mean = float(np.mean(found))
     spread = max(_STUDENT * float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0, least * mean)
     return Estimate(max(mean - spread, 0.0), mean, mean + spread)
 
 
-def _layout_bytes(sizes: Sizes) -> float:
-    """Return what a worker's memory holds of the data: X as it is mapped, scaled and laid out, and the lanes."""
+def _layout_bytes(sizes: ProblemSizes) -> float:
+    """Return the memory per worker for the data: X mapped, normalized and packed, and the SIMD lanes."""
     return 20.0 * sizes.n_values + 20.0 * sizes.n_samples + _lane_bytes(sizes)
 
 
-def _lane_bytes(sizes: Sizes) -> float:
-    """Return what a thread holds: weights of 4 and of 2 bytes, and lists of 8 bytes a row, of one row in eight."""
+def _lane_bytes(sizes: ProblemSizes) -> float:
+    """Return the memory per thread: weights of 4 and 2 bytes, and 8 bytes for each active row (1 in 8)."""
     return LANES * (6.0 * sizes.n_features + sizes.n_samples)

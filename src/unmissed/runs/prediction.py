@@ -1,4 +1,4 @@
-"""Prediction: the rows of a file through a run in batches, and the ranking on disk for programs and for people."""
+"""Prediction: ranks the rows of a file in batches and writes the ranking."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from scipy import sparse
 
 from unmissed.archive import MANIFEST
 from unmissed.data import Columns, load
-from unmissed.data.documents import Reading
-from unmissed.data.forms import holds_text, looks_like_sentence, no_data
-from unmissed.data.npz import read_matrix
+from unmissed.data.documents import DocumentReader
+from unmissed.data.formats import holds_text, looks_like_sentence, no_data
+from unmissed.data.readers.npz import read_matrix
+from unmissed.data.readers.text_folder import documents as documents_of_folder
+from unmissed.data.readers.text_folder import is_text_folder
 from unmissed.data.streams import write_stream
-from unmissed.data.text_folder import documents as documents_of_folder
-from unmissed.data.text_folder import is_text_folder
 from unmissed.errors import InputError
 from unmissed.files import open_regular
 from unmissed.matrices import check_X
-from unmissed.models.rows import check_k
+from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.answers import WRITERS, cut, file_lines
@@ -41,12 +41,12 @@ def read_rows(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[Any, list[str]]:
-    """Read what is to be ranked, texts or features, and the rows' ids; labels need not be there.
+    """Return the rows to rank, texts or features, and their ids; labels are not needed.
 
-    Texts of a file are read while they are ranked: the ids are complete when all rows have been taken, and there are
-    none where not every row has one. Texts come from JSON lines, tables and the other forms that hold texts, or, where
-    the run was trained on text, one per line from standard input (`-`) or a `.txt` file that does not begin with the
-    sizes of XMC text, or one per `.txt` file of a folder. Features come from any other form that `load` reads.
+    Texts are read lazily: the list of ids is complete when all rows have been read, and empty unless every row has an
+    id. Texts come from JSON lines, tables and other text formats. For a run that was trained on text they also come
+    from the lines of standard input (`-`) or of a `.txt` file without an XMC header, or from the `.txt` files of a
+    folder. Features come from any other format that `load` reads.
     """
     columns = columns or Columns()
     if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
@@ -61,18 +61,18 @@ def read_rows(
     elif holds_text(path):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
-        return Reading(columns, header).texts_and_ids(path, progress)
+        return DocumentReader(columns, header).texts_and_ids(path, progress)
     else:
         dataset = load(path, columns=columns, header=header, one_based=one_based, progress=progress)
         X, names = dataset.X, dataset.feature_names
-        if not header and X.shape[1] < run.n_features:  # without a header the last features may simply not occur
+        if not header and X.shape[1] < run.n_features:  # without a header, trailing features may not occur
             X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
     check_features(run, path, X.shape[1], names)
     return X, []
 
 
 def check_features(run: Run, path: str | os.PathLike[str], n_features: int, names: list[str] | None) -> None:
-    """Refuse rows whose features are not those that the run was trained on."""
+    """Raise unless the features are those that the run was trained on."""
     if n_features != run.n_features:
         raise InputError(f"{path}: has {n_features} features; {run.folder} was trained on {run.n_features}")
     if names is not None and run.feature_names is not None and names != run.feature_names:
@@ -80,10 +80,10 @@ def check_features(run: Run, path: str | os.PathLike[str], n_features: int, name
 
 
 def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:
-    """Return the k best labels of each row, ranked in batches, so that memory does not grow with the rows.
+    """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
-    `rows` are a matrix or texts; texts may come from an iterator or line by line, and then tell themselves how far it
-    is. Texts without a known word get no labels, as in `Run.rank`.
+    `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
+    Texts without a known word get no labels, as in `Run.rank`.
     """
     if isinstance(rows, Iterator | TextLines):
         k = check_k(k, 1, run.n_labels)
@@ -98,14 +98,14 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
 
 
 def predict_lines(run: Run, rows: TextLines, k: int = 5, threshold: float | None = None) -> Iterator[Ranking]:
-    """Give the k best labels of lines of text batch by batch, each as soon as it is ranked."""
+    """Yield the rankings of batches of text lines."""
     k = check_k(k, 1, run.n_labels)
     for texts in rows:
         yield cut(run.rank(texts, k), threshold)
 
 
 def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
-    """Return the files that `write_ranking` would write, or say why it would not."""
+    """Return the files that `write_ranking` writes; raise for an unsupported suffix."""
     out = Path(out)
     suffix = out.suffix.lower()
     if suffix in _OTHERS:
@@ -125,10 +125,10 @@ def write_ranking(
     ids: Sequence[str] | None = None,
     raw: bool = False,
 ) -> list[Path]:
-    """Write a ranking: .npz for programs, .tsv, .csv or .jsonl for people; without a suffix .npz and .tsv.
+    """Write a ranking as .npz, .tsv, .csv or .jsonl, by suffix; without a suffix as .npz and .tsv. Return the paths.
 
-    For people it may come in parts, which are let go once they are written. In .tsv and .csv, ids and names that a
-    spreadsheet would run as formulas begin with an apostrophe, unless `raw` is set; `evaluate` reads both.
+    Text formats also accept an iterable of parts. In .tsv and .csv, cells that a spreadsheet would run as formulas
+    start with an apostrophe, unless `raw` is set; `evaluate` reads both.
     """
     written = ranking_files(out)
     written[0].parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def write_ranking(
 
 
 def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path names lines of text for a run that takes text."""
+    """Return whether a path holds lines of text for a run that was trained on text."""
     if str(path) == STANDARD_INPUT:
         if run.text is None:
             raise InputError(f"standard input: one text per line, but {run.folder} was not trained on text")

@@ -1,4 +1,4 @@
-"""Recipe: everything that decides what training gives, apart from the data."""
+"""Recipe: the method and parameters that determine the result of training, together with the data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from unmissed.propensity import Propensity, as_propensity, describe, from_descri
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method, its parameters, and how text became features.
+    """A method, its parameters, and the options of the text features.
 
     Parameters
     ----------
-    method : the name of a method in the registry
-    params : every parameter of the model that can change its pieces, defaults included, as values that JSON can hold
-    text : `TextFeatures.options`, or None where the features did not come from text
+    method : a registered name
+    params : all parameters that can change the result, with defaults, as JSON values
+    text : `TextFeatures.options`; None if features are not made from text
     """
 
     method: str
@@ -31,7 +31,7 @@ class Recipe:
 
     @classmethod
     def of(cls, model: Model, text: Mapping[str, Any] | None = None) -> Recipe:
-        """Write down a model's parameters."""
+        """Return the recipe of a model."""
         values = model.get_params(deep=False)
         params = {
             one.name: _written(one.name, values[one.name], is_propensity=one.is_propensity)
@@ -41,18 +41,18 @@ class Recipe:
         return cls(method_of(model), params, None if text is None else dict(text))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe as a value that JSON can hold."""
+        """Return the recipe as JSON values."""
         return {"method": self.method, "params": self.params, "text": self.text}
 
     @classmethod
     def from_json(cls, value: Any) -> Recipe:
         """Return the recipe that `to_json` gave; the first version kept seed and propensity apart."""
         if not isinstance(value, dict) or not value.keys() <= {"method", "params", "text", "seed", "propensity"}:
-            raise InputError("its recipe is not what a training writes")
+            raise InputError("its recipe is invalid")
         if not isinstance(value.get("method"), str) or not isinstance(value.get("params", {}), dict):
-            raise InputError("its recipe names no method, or no parameters")
+            raise InputError("its recipe has no valid method or parameters")
         if not isinstance(value.get("text"), dict | None):
-            raise InputError("its recipe does not say how text becomes features")
+            raise InputError("its recipe has invalid text options")
         value = dict(value)
         params = dict(value.get("params", {}))
         for name, moved in (("seed", "random_state"), ("propensity", "propensity")):
@@ -63,12 +63,12 @@ class Recipe:
 
     @property
     def propensity(self) -> Propensity | None:
-        """The propensity model that training used, or None where it used none."""
+        """The propensity model of training; None if the method has none."""
         described = next((self.params[name] for name in self._propensities() if name in self.params), None)
         return None if described is None else from_description(described)
 
     def constructor_params(self) -> dict[str, Any]:
-        """Return what the model's constructor takes; parameters that it does not have are refused."""
+        """Return the constructor arguments of the model; raise for unknown or invalid ones."""
         known = {one.name: one for one in parameters_of(find_model(self.method))}
         made = {}
         for name, value in self.params.items():
@@ -81,7 +81,7 @@ class Recipe:
         return made
 
     def differences(self, other: Recipe) -> list[str]:
-        """Name what differs, as `C is 1.0 there and 2.0 here`."""
+        """Return the differences as text, such as `C is 1.0 there and 2.0 here`."""
         there, here = ({"method": one.method, **one.params, "text": one.text} for one in (self, other))
         return [
             f"{name} is {_short(there.get(name))} there and {_short(here.get(name))} here"
@@ -94,18 +94,18 @@ class Recipe:
 
 
 def _written(name: str, value: Any, *, is_propensity: bool) -> Any:
-    """Return a parameter as JSON can hold it and read it back equal."""
+    """Return a parameter as a JSON value that reads back equal."""
     if is_propensity:
         return describe(as_propensity(value))
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's numbers
         value = value.item()
     if isinstance(value, tuple):
         value = list(value)
-    plain = all(isinstance(one, str | int | float | None) for one in (value if isinstance(value, list) else [value]))
+    is_json = all(isinstance(one, str | int | float | None) for one in (value if isinstance(value, list) else [value]))
     if isinstance(value, float) and not isfinite(value):
         raise InputError(f"{name} is {value!r}; expected a finite number")
-    if not plain:
-        raise InputError(f"{name} is {value!r}; a run can remember numbers, words and lists of them only")
+    if not is_json:
+        raise InputError(f"{name} is {value!r}; a run can store numbers, strings and lists of them only")
     return value
 
 

@@ -1,7 +1,7 @@
-"""Replacing a run by another: under its name there is always a whole run, or its old one is found beside it.
+"""Atomic replacement of a run by another one.
 
-Where the system can, the two folders swap names in one step. Elsewhere the old run waits under another name for the
-moment between two renames, and `standing` finds it there. A kill at any moment is put right by `recover`.
+If the system supports it, the two folders swap names in one step. Otherwise two renames are needed; between them the
+old run has a temporary name, where `standing` finds it. `recover` repairs an interrupted replacement.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ _MARK = ".replaced"  # in the old run, from just before it is replaced
 
 
 def next_of(run: Path) -> Path:
-    """Return where the run grows that will replace another."""
+    """Return the folder in which the new run is trained."""
     return run.with_name(f".{run.name}.update")
 
 
 def _waiting(run: Path) -> Path:
-    """Return where the old run is between two renames."""
+    """Return the temporary name of the old run between two renames."""
     return run.with_name(f".{run.name}.replaced.part")
 
 
 def standing(path: str | os.PathLike[str]) -> Path:
-    """Return where a run is: under its name, or, if a replacement was interrupted between two renames, beside it."""
-    place = Path(path)
-    if not place.exists():
-        resolved = place.resolve()
+    """Return the folder of a run: its path, or its temporary name if a replacement was interrupted."""
+    position = Path(path)
+    if not position.exists():
+        resolved = position.resolve()
         if resolved.name and _waiting(resolved).is_dir():
             return _waiting(resolved)
-    return place
+    return position
 
 
 def replace_run(run: Path, new: Path) -> None:
-    """Let the complete run `new` take the name of `run`, which is removed; only under the locks of both."""
+    """Rename the complete run `new` to `run` and remove the old run; the caller holds both locks."""
     (run / _MARK).touch()
     sync_folder(run)
     sync_folder(new)
@@ -50,7 +50,7 @@ def replace_run(run: Path, new: Path) -> None:
 
 
 def recover(path: Path) -> None:
-    """Put right what a killed replacement left; only under the run's lock."""
+    """Repair an interrupted replacement; the caller holds the run's lock."""
     run = path.resolve()
     if not run.name:
         return
@@ -67,12 +67,12 @@ def recover(path: Path) -> None:
 
 
 def _removed(run: Path) -> Path:
-    """Return the name of a folder that is being removed."""
+    """Return the temporary name of a run that is being removed."""
     return run.with_name(f".{run.name}.removed.part")
 
 
 def _discard(run: Path, old: Path) -> None:
-    """Remove a replaced run; killed in the middle, what is left is not taken for a run."""
+    """Remove a replaced run; it is renamed first, so that a partly removed folder is never opened."""
     shutil.rmtree(_removed(run), ignore_errors=True)
     os.rename(old, _removed(run))
     shutil.rmtree(_removed(run), ignore_errors=True)

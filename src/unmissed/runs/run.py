@@ -1,4 +1,4 @@
-"""Run: a trained model opened from its folder, with its labels' names and counts and its way from text to features."""
+"""Run: a trained model opened from its folder, with label names, label counts and text features."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
 from unmissed.models.untrained import Counts
-from unmissed.propensity import PropensityLike, as_propensity, fit_parts
+from unmissed.propensity import PropensityLike, as_propensity, estimate_parts
 from unmissed.ranking import Ranking
-from unmissed.runs.folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, Part, RunFolder
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.replacing import standing
+from unmissed.runs.run_folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, RunFolder, RunPart
 from unmissed.writing import open_entry
 
 T = TypeVar("T")
@@ -34,12 +34,12 @@ _ATTEMPTS = 20
 
 
 class Suggestions(list[tuple[str, float]]):
-    """Names and scores of the best labels of a text, best first.
+    """Names and scores of the highest-scoring labels of a text, in falling order of score.
 
     Parameters
     ----------
     pairs : names and scores
-    no_known_words : whether the text has no word that the run knows, so that there is nothing to suggest
+    no_known_words : whether no word of the text is in the vocabulary, so that the list is empty
     """
 
     def __init__(self, pairs: Iterable[tuple[str, float]] = (), *, no_known_words: bool = False) -> None:
@@ -48,17 +48,17 @@ class Suggestions(list[tuple[str, float]]):
 
 
 class Run:
-    """A trained model on disk; each part of it is opened when it is first asked for.
+    """A trained model on disk; its parts are opened on first access.
 
-    Labels of an unfinished `extend` are left out, so a run can be used while it grows. If `update` replaces the run
-    before its model is opened, the new run is opened.
+    Labels of an unfinished `extend` are left out, so a run can be used meanwhile. If `update` replaces the run before
+    its model is opened, the new run is opened.
 
     Parameters
     ----------
     path : the run's folder
     verify : compare every file with its checksum when it is opened
-    model : the model, where it has just been trained into this folder and need not be opened again
-    n_trained : how many labels the call that returns this run has trained
+    model : the model, if it was just trained into this folder
+    n_trained : number of labels trained by the call that returns this run
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        """The method and all that decides its result."""
+        """The method and the parameters that determine its result."""
         return self.manifest.recipe
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[RunPart]:
         """The labels trained together, by `train` and by each finished `extend`."""
         return [part for part in self.manifest.parts if part.is_complete]
 
@@ -96,20 +96,20 @@ class Run:
         return sum(part.n_labels for part in self.parts)
 
     def _begin(self) -> None:
-        """Look up the folder that has the run's name now."""
+        """Find the folder that currently has the run's name."""
         self.folder = RunFolder(standing(self._path))
-        held = open_entry(self.folder.path)  # while it is open, no other folder gets its inode
+        held = open_entry(self.folder.path)  # an open folder keeps its inode number
         if held is not None:
             weakref.finalize(self, os.close, held)
         self._identity = _identity_of(self.folder.path if held is None else held)
 
     def _open(self) -> None:
-        """Read the manifest and map what belongs to it, so that all of it is of one run if the run is replaced."""
+        """Read the manifest and map the other files, so that all belong to one run even if it is replaced."""
         self.manifest: Manifest = self.folder.read(verify=self.verify)
         if not self.parts:
             raise InputError(
                 f"{self._path}: training is not finished ({self.folder.n_finished()} pieces are there); "
-                "the same train command goes on where it stopped"
+                "the same train command resumes it"
             )
         self._label_arrays = [self._open_labels(part) for part in self.parts]
         self._text_archive = self._feature_arrays = None
@@ -119,7 +119,7 @@ class Run:
             self._feature_arrays = open_archive(self.folder.features, FEATURES_KIND, verify=self.verify)[1]
 
     def _consistently(self, load: Callable[[], T]) -> T:
-        """Return what is loaded from the folder; if an update has replaced the run, open the new run and load again."""
+        """Return `load()`; if an update replaces the run meanwhile, open the new run and load again."""
         for _ in range(_ATTEMPTS):
             try:
                 found = load()
@@ -137,7 +137,7 @@ class Run:
         raise InputError(f"{self._path}: updates replace the run faster than it can be opened; try again")
 
     def _was_replaced(self) -> bool:
-        """Tell whether another folder has the run's name, or the run waits under another one between two renames."""
+        """Return whether another folder has the run's name now, or the run is between two renames."""
         now = standing(self._path)
         return now != self.folder.path or _identity_of(now) != self._identity
 
@@ -148,7 +148,7 @@ class Run:
 
     def _open_model(self) -> Model:
         cls = find_model(self.recipe.method)
-        pieces = self.folder.pieces(self.manifest, verify=self.verify)
+        pieces = self.folder.pieces(verify=self.verify)
         try:
             params = self.recipe.constructor_params()
             self._check_sizes()
@@ -160,33 +160,33 @@ class Run:
 
     @cached_property
     def text(self) -> TextFeatures | None:
-        """The map from text to features, or None where training did not begin with text."""
+        """The text features; None if the run was not trained on text."""
         if self._text_archive is None:
             return None
-        facts, arrays = self._text_archive
-        text = TextFeatures.from_arrays(facts.get("options", {}), arrays, str(self.folder.text))
+        metadata, arrays = self._text_archive
+        text = TextFeatures.from_arrays(metadata.get("options", {}), arrays, str(self.folder.text))
         self._check_number("terms", text.terms_, self.n_features)
         return text
 
     @cached_property
     def label_names(self) -> list[str] | None:
-        """The identifiers of the labels, or None where they have numbers only."""
+        """The names of the labels; None if they have none."""
         return self._label_strings("label_names")
 
     @cached_property
     def label_titles(self) -> list[str] | None:
-        """Readable names of the labels, or None."""
+        """Readable titles of the labels; None if they have none."""
         return self._label_strings("label_titles")
 
     @cached_property
     def label_counts(self) -> npt.NDArray[np.int64] | None:
-        """How many training rows each label has; None for a saved model that did not know."""
+        """Number of training positives per label; None if it was not recorded."""
         counts = [arrays.get("counts") for arrays in self._label_arrays]
         return None if any(part is None for part in counts) else np.concatenate(counts)  # type: ignore[arg-type]
 
     @cached_property
     def feature_names(self) -> list[str] | None:
-        """The names of the features, or None where they have numbers only."""
+        """The names of the features; None if they have none."""
         if self.text is not None:
             return self.text.terms_
         if self._feature_arrays is None:
@@ -197,24 +197,24 @@ class Run:
 
     @property
     def _counts(self) -> Counts | None:
-        """The label counts of training as models take them; None if they are unknown."""
+        """Label counts and number of rows for models; None if they were not recorded."""
         counts = self.label_counts
         return None if counts is None else Counts(counts, max(part.n_samples for part in self.parts))
 
     def propensities(self, model: PropensityLike | None = None) -> npt.NDArray[np.float64]:
-        """Return p of every label from its training count: by `model`, else the recipe's, else the default one."""
+        """Return the propensity of every label from its training count: by `model`, the recipe's or the default one."""
         counts = self.label_counts
         if counts is None:
-            raise InputError(f"{self.folder}: the run does not know how often its labels occur in training")
+            raise InputError(f"{self.folder}: the label counts of training were not recorded")
         if model is None:
             try:
                 model = self.recipe.propensity
             except InputError as error:
                 raise InputError(f"{self.folder}: {error}") from error
-        return fit_parts(as_propensity(model), counts, [(part.n_labels, part.n_samples) for part in self.parts])
+        return estimate_parts(as_propensity(model), counts, [(part.n_labels, part.n_samples) for part in self.parts])
 
     def like(self) -> Dataset:
-        """Return a data set without rows that has the training set's columns, for `load(path, like=...)`."""
+        """Return an empty data set with the columns of the training set, for `load(path, like=...)`."""
         nothing, begin = np.zeros(0, np.float32), np.zeros(1, np.int32)
         return Dataset(
             assemble(nothing, np.zeros(0, np.int32), begin, (0, self.n_features)),
@@ -227,22 +227,22 @@ class Run:
         )
 
     def rank(self, rows: Any, k: int = 5) -> Ranking:
-        """Return the k best labels of each row; `rows` is a matrix, a text, or several texts.
+        """Return the k highest-scoring labels of each row; `rows` is a matrix, a text, or several texts.
 
-        A text without a known word gets no labels, and `no_known_words` of the ranking says so. Known are words that
-        training has given a weight: not those of every training text. Rows of a matrix are ranked even if they are
-        zero.
+        A text without a known word gets no labels; `no_known_words` of the ranking is true for it. A word is known if
+        its IDF weight is above 0: it is in the vocabulary, but not in every training text. Rows of a matrix are ranked
+        even if they are zero.
         """
         features = self.features_of(rows)
         return _only_known(self.model.rank(features, k), rows, features)
 
     def rank_once(self, rows: Any, k: int = 5) -> Ranking:
-        """Return what `rank` does, for a process that ranks once and ends: no more of the model is read than needed."""
+        """Return the result of `rank`, reading only the parts of the model that it needs; for short-lived processes."""
         return self._consistently(lambda: self._rank_once(rows, k))
 
     def _rank_once(self, rows: Any, k: int) -> Ranking:
         model = find_model(self.recipe.method)
-        pieces = self.folder.pieces(self.manifest, verify=self.verify)
+        pieces = self.folder.pieces(verify=self.verify)
         params, features = self.recipe.constructor_params(), self.features_of(rows)
         self._check_sizes()
         ranking = model.rank_once(params, pieces, self.n_features, self.n_labels, features, k, self._counts)
@@ -259,18 +259,18 @@ class Run:
     def suggest(
         self, text: str | Iterable[str], k: int = 5, *, threshold: float | None = None
     ) -> Suggestions | list[Suggestions]:
-        """Return the most readable names and scores of the k best labels of a text, best first.
+        """Return titles (or names) and scores of the k highest-scoring labels of a text, in falling order.
 
-        Several texts give a list with one such list per text. With `threshold`, only labels whose score is at least
-        that; scores are not probabilities: those of linear methods are margins. A text without a known word gets an
-        empty list, whose `no_known_words` is true.
+        Several texts give one such list per text. `threshold` keeps labels whose score is at least that; scores are
+        not probabilities: those of linear methods are margins. A text without a known word gets an empty list, whose
+        `no_known_words` is true.
         """
         if not isinstance(text, str):
             return self._suggest_each(list(text), k, threshold)
         return self._suggest_each([text], k, threshold)[0]
 
     def _suggest_each(self, texts: list[str], k: int, threshold: float | None) -> list[Suggestions]:
-        wrong = next((place for place, one in enumerate(texts) if not isinstance(one, str)), None)
+        wrong = next((position for position, one in enumerate(texts) if not isinstance(one, str)), None)
         if wrong is not None:
             raise InputError(f"suggest takes a text or several texts; text {wrong} is {type(texts[wrong]).__name__}")
         best = self.rank(texts, k)
@@ -298,7 +298,7 @@ class Run:
         return self.text.transform(rows)
 
     def label(self, name_or_number: str | int) -> int:
-        """Find a label by its name, its readable name, or its number."""
+        """Return the index of a label, given by its name, title or number."""
         for names in (self.label_names, self.label_titles):
             if isinstance(name_or_number, str) and names and name_or_number in names:
                 return names.index(name_or_number)
@@ -319,11 +319,11 @@ class Run:
         return [*(self.label_names or ()), *(self.label_titles or ())]
 
     def name_of(self, label: int) -> str:
-        """Return the most readable name that a label has."""
+        """Return the title of a label, else its name, else its number."""
         names = self.label_titles or self.label_names
         return names[label] if names else str(label)
 
-    def _open_labels(self, part: Part) -> dict[str, npt.NDArray[Any]]:
+    def _open_labels(self, part: RunPart) -> dict[str, npt.NDArray[Any]]:
         folder = self.folder.labels(part.first)
         _, arrays = open_archive(folder, LABELS_KIND, verify=self.verify)
         counts = arrays.get("counts")
@@ -336,19 +336,19 @@ class Run:
         return arrays
 
     def _check_sizes(self) -> None:
-        """Refuse numbers of labels and features that the run's files contradict, before arrays of such sizes are made.
+        """Raise if the files contradict the numbers of labels and features, before arrays of these sizes are allocated.
 
-        Label counts, and names, are checked when they are read. A run without them has at least a byte per label.
+        Label counts and names are checked when they are read. A run without them has at least one byte per label.
         """
         if self.label_counts is None and self.label_names is None and self.n_labels > (size := self.folder.n_bytes()):
             raise InputError(f"{self.folder}: says {self.n_labels} labels, and has {size} bytes; the run is damaged")
-        place, kind, array = self.folder.features, FEATURES_KIND, "feature_names_ends"
+        position, kind, array = self.folder.features, FEATURES_KIND, "feature_names_ends"
         if self.recipe.text is not None:
-            place, kind, array = self.folder.text, TEXT_KIND, "idf"
-        if place.exists():
-            found = open_archive(place, kind, names=(array,))[1].get(array)
+            position, kind, array = self.folder.text, TEXT_KIND, "idf"
+        if position.exists():
+            found = open_archive(position, kind, names=(array,))[1].get(array)
             if found is None or found.size != self.n_features:
-                raise InputError(f"{place}: does not name {self.n_features} features; the run is damaged")
+                raise InputError(f"{position}: does not name {self.n_features} features; the run is damaged")
 
     def _check_number(self, what: str, names: list[str] | None, expected: int) -> None:
         if names is not None and len(names) != expected:
@@ -365,12 +365,12 @@ class Run:
 
 
 def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
-    """Return the ranking without labels for texts that have no features; a matrix is ranked as it is."""
+    """Return the ranking without labels for texts that have no features; unchanged for a matrix."""
     return ranking if features is rows else ranking.without_known_words(np.diff(features.indptr) == 0)
 
 
 def _identity_of(folder: Path | int) -> tuple[int, int] | None:
-    """Return what tells a folder, or an open one, from others under the same name; None if there is none."""
+    """Return device and inode of a folder, given by path or descriptor; None if it does not exist."""
     try:
         state = os.stat(folder)
     except OSError:
@@ -379,17 +379,17 @@ def _identity_of(folder: Path | int) -> tuple[int, int] | None:
 
 
 def open_run(path: str | os.PathLike[str], *, verify: bool = False) -> Run:
-    """Open a run's folder; weights stay on the disk and are read where they are needed."""
+    """Open a run; its weights are memory-mapped."""
     return Run(path, verify=verify)
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Open the model of a run, or one that `save` wrote, without its names."""
+    """Return the fitted model of a run, without label names."""
     return Run(path).model
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path is the folder of a run."""
+    """Return whether a path is the folder of a run."""
     manifest = standing(path) / MANIFEST
     if not manifest.is_file():
         return False

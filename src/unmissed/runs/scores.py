@@ -1,4 +1,4 @@
-"""Scores that other systems leave, and our own tables, as the Ranking that every metric reads."""
+"""Reads score files of other systems, and tables of `unmissed predict`, as rankings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from unmissed.data.npz import read_matrix
+from unmissed.data.readers.npz import read_matrix
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.errors import InputError
 from unmissed.files import no_such, read_npy
@@ -34,7 +34,7 @@ def read_ranking(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> RankedRows:
-    """Read a ranking, or rank the scores in a file and keep `depth` places of each row, with the rows it does not have.
+    """Return the ranking in a file, or the `depth` highest scores per row, and the missing rows.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def read_ranking(
         scores; XMC score text, `label:score label:score ...` per row; or what `unmissed predict` writes, `.tsv`, `.csv`
         or `.jsonl`, whose rows are found by their ids where it has ids.
     wanted
-        The rows and labels that the truth has.
+        The rows and labels of the truth.
     depth
-        How many places are needed; a ranking is given back as deep as it is.
+        Number of labels per row to keep of scores; a ranking keeps its own.
     header, one_based
-        For score text: whether its first line holds the numbers of rows and labels, whether labels begin with 1.
+        For score text: whether its first line has the numbers of rows and labels; whether labels start at 1.
     """
     suffix = bare_suffix(path)
     if suffix == ".npz":
@@ -66,7 +66,7 @@ def read_ranking(
 
 
 def _holds_ranking(path: PathLike) -> bool:
-    """Tell a ranking from one of scipy's matrices; what is neither is left for `Ranking.load` to refuse."""
+    """Return whether a .npz file is not a scipy matrix; `Ranking.load` raises for other files."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "format.npy" not in archive.namelist()
@@ -75,7 +75,7 @@ def _holds_ranking(path: PathLike) -> bool:
 
 
 def _ranked(path: PathLike, scores: Any, wanted: Wanted, depth: int) -> Ranking:
-    """Rank a matrix of scores that has the right shape."""
+    """Return the ranking of a matrix of scores; raise for a wrong shape."""
     shape = tuple(np.shape(scores))
     if shape != (wanted.n_samples, wanted.n_labels):
         raise InputError(
@@ -88,7 +88,7 @@ def _ranked(path: PathLike, scores: Any, wanted: Wanted, depth: int) -> Ranking:
 
 
 def _read_text(path: PathLike, wanted: Wanted, header: bool, one_based: bool, progress: Progress) -> sparse.csr_matrix:
-    """Read `label:score` pairs, one row per line."""
+    """Return the matrix of `label:score` pairs, one row per line."""
     labels: list[int] = []
     scores: list[float] = []
     ends = [0]

@@ -1,4 +1,4 @@
-"""Tables that `unmissed predict` writes (.tsv, .csv, .jsonl), read back as a Ranking of the rows of the truth."""
+"""Reads tables of `unmissed predict` (.tsv, .csv, .jsonl) as a ranking of the rows of the truth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.data.json_lines import documents
+from unmissed.data.readers.json_lines import documents
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
@@ -19,12 +19,12 @@ from unmissed.ranking import Ranking
 from unmissed.runs.cells import one_line, unguard
 
 PathLike = str | os.PathLike[str]
-SHOWN = 5  # rows that a message names
+SHOWN = 5  # number of rows listed in messages
 NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 class Wanted(NamedTuple):
-    """What a file of scores has to fit: rows, labels and, where they are known, the labels' names and the rows' ids."""
+    """Expected numbers of rows and labels of a score file, label names (or None) and row ids (read on request)."""
 
     n_samples: int
     n_labels: int
@@ -33,14 +33,14 @@ class Wanted(NamedTuple):
 
 
 class RankedRows(NamedTuple):
-    """A ranking of all rows of the truth, and the rows (rising) that its file does not have; these rank no label."""
+    """A ranking of all rows of the truth, and the sorted rows that its file lacks; these have no labels."""
 
     ranking: Ranking
     missing: npt.NDArray[np.int64] = NO_ROWS
 
 
 class _Entry(NamedTuple):
-    """A label of a row: its position from 0 and its score."""
+    """A ranked label of a row: position (from 0), label and score."""
 
     row: int
     position: int
@@ -49,7 +49,7 @@ class _Entry(NamedTuple):
 
 
 def read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) -> RankedRows:
-    """Read row or id, rank, label, perhaps a readable name, and score; rows may be in any order."""
+    """Return the ranking in a table with row or id, rank, label, optional title and score; rows in any order."""
     reader = _Reader(path, wanted)
     for where, found in TABLES[bare_suffix(path)](path, progress):
         reader.take(where, found)
@@ -58,7 +58,7 @@ def read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) 
     depth = 1 + max((one.position for one in entries), default=0)
     if depth > wanted.n_labels:
         raise InputError(f"{path}: has rank {depth}, and there are {wanted.n_labels} labels")
-    if depth == wanted.n_labels:  # there is no label that could stand further down
+    if depth == wanted.n_labels:  # all labels are ranked: pad to the required depth
         depth = max(depth, needed)
     labels = np.full((wanted.n_samples, depth), -1, dtype=np.int32)
     scores = np.full(labels.shape, -np.inf, dtype=np.float32)
@@ -73,7 +73,7 @@ def read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) 
 
 
 class _Reader:
-    """Collects the lines of a table, and which rows of the truth they are about."""
+    """Collects the entries of a table and the rows that occur in it."""
 
     def __init__(self, path: PathLike, wanted: Wanted) -> None:
         self.path, self.wanted = path, wanted
@@ -82,10 +82,10 @@ class _Reader:
         self._undo = (lambda cell: cell) if bare_suffix(path) == ".jsonl" else unguard
         self._labels = _label_numbers(path, wanted)
         self._rows: dict[str, int] | None = None
-        self._unknown: dict[str, str] = {}  # rows that the truth does not have, and where each is first
+        self._unknown: dict[str, str] = {}  # rows that the truth does not have, with their first line
 
     def take(self, where: str, found: dict[str, str]) -> None:
-        """Take a line; one without rank, label and score only says that its row is there."""
+        """Add a line; without rank, label and score it only records that its row occurs."""
         if "id" in found and self._rows is None:
             self._rows = _rows_by_id(self.path, self.wanted.ids())
         try:
@@ -113,17 +113,17 @@ class _Reader:
         return _Entry(row, rank - 1, label, score)
 
     def _find(self, known: dict[str, int], cell: str) -> int:
-        """Return the number of a name, guarded as `predict` writes it or as it is; -1 if it is unknown."""
+        """Return the index of a name, escaped as `predict` writes it or not; -1 if it is unknown."""
         number = find_name(known, one_line(self._undo(cell)))
         return find_name(known, one_line(cell)) if number < 0 else number
 
     def name_of(self, row: int) -> str:
-        """Return what messages call a row of the truth."""
+        """Return the name of a row for messages."""
         ids = None if self._rows is None else self.wanted.ids()
         return f"row {row}" if ids is None else f"id {ids[row]!r}"
 
     def check(self) -> None:
-        """Refuse rows that the truth does not have."""
+        """Raise if the table has rows that the truth does not have."""
         if not self._unknown:
             return
         names, where = list(self._unknown), next(iter(self._unknown.values()))
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first of some names, and that there are more."""
+    """Return the first names, with an ellipsis if there are more."""
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
@@ -158,7 +158,7 @@ def _rows_by_id(path: PathLike, ids: Sequence[str] | None) -> dict[str, int]:
 
 
 def _label_numbers(path: PathLike, wanted: Wanted) -> dict[str, int] | None:
-    """Return each label's column by its name as tables show it, or None where labels are numbers."""
+    """Return the column of each label name as tables write it; None if labels have no names."""
     if wanted.names is None:
         return None
     shown_names = [one_line(name) for name in wanted.names]
@@ -182,7 +182,7 @@ def _commas(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str,
 
 
 def _named(path: PathLike, numbered: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give `file:line` and the fields of each line of a table by name; the first line has the names."""
+    """Yield `file:line` and the fields of each line by column name; the first line is the header."""
     _, names = next(numbered, (1, []))
     if not {"rank", "label", "score"} <= set(names) or not {"row", "id"} & set(names):
         found = shown(" ".join(names).encode("utf-8", "replace"))
@@ -192,7 +192,7 @@ def _named(path: PathLike, numbered: Iterator[tuple[int, list[str]]]) -> Iterato
 
 
 def _objects(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give each label of JSON lines as a line of the table has it; a row without labels as a line without them."""
+    """Yield each label of JSON lines as a table line; a row without labels gives one line with empty fields."""
     for where, document in documents(path, lines(path, progress)):
         row: dict[str, str] = {name: str(document[name]) for name in ("id", "row") if name in document}
         labels = document.get("labels")
@@ -208,6 +208,6 @@ TABLES = {".tsv": _tabbed, ".csv": _commas, ".jsonl": _objects}
 
 
 def shown(line: bytes) -> str:
-    """Return a line as messages show it: quoted, and not too long."""
+    """Return a line for messages: quoted and truncated."""
     text = line.decode("utf-8", errors="replace")
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

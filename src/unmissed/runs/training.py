@@ -1,4 +1,4 @@
-"""Training into a folder: begun, resumed after any interruption, and extended by new labels."""
+"""Training into a folder, resumed after interruptions, and extension by new labels."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from unmissed.data.names import pack_names
 from unmissed.data.unicode import check_strings, find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
-from unmissed.execution import Executor, OnDisk, Share, Unfinished, Work
+from unmissed.execution import Executor, OnDisk, Partition, Unfinished, Work
 from unmissed.models.base import Model
 from unmissed.models.registry import make_model
-from unmissed.models.rows import Stored
+from unmissed.models.training_data import Stored
 from unmissed.progress import Progress, silent
-from unmissed.runs.folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, Part, RunFolder, Source, versions
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
-from unmissed.runs.sources import Given, join, read_old_rows
+from unmissed.runs.run_folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, RunFolder, RunPart, Source, versions
+from unmissed.runs.training_sources import DatasetOrPath, join, read_old_rows
 
 
 def train(
@@ -36,51 +36,51 @@ def train(
     *,
     executor: Executor | None = None,
     progress: Progress = silent,
-    share: Share | None = None,
+    partition: Partition | None = None,
     sources: Sequence[Source] = (),
 ) -> Run:
-    """Train a method on a data set into a folder; what is finished there already is not done again.
+    """Train a method on a data set into a folder; finished pieces there are not trained again.
 
     Parameters
     ----------
-    method : a name in the registry, or a model that is not fitted yet
+    method : a registered name, or an unfitted model
     dataset : the training rows
-    path : the run's folder: a new one, or one where the same training was begun. Another recipe or other data is
-        refused. Interrupted at any moment and begun again, training leaves the same bytes as if it had not been.
-    params : the model's parameters where `method` is a name; those left out have their defaults
-    executor : where tasks run; threads by default
-    progress : told how much is done, in the model's own unit
-    share : the part of all tasks that is done here, and for how long; all by default. Any number of shares may train
-        into one folder at once. The one that finds everything finished completes the run; the others raise
-        `unmissed.execution.Unfinished`, which says what is missing
-    sources : where the rows can be found again; by default where the data set was read
+    path : the run's folder: a new one, or one with the same training, finished or not. Another recipe or other data is
+        refused. A training that is interrupted and started again gives the same bytes.
+    params : the model's parameters if `method` is a name; missing ones have their defaults
+    executor : runs the tasks; threads by default
+    progress : progress callback, in the unit of the model (`Model.unit`)
+    partition : the tasks to run and the time limit; all tasks by default. Several partitions can train into one folder
+        at the same time. The one that finds all pieces finished completes the run; the others raise
+        `unmissed.execution.Unfinished`, which lists the missing pieces
+    sources : where to read the rows again; by default the origin of the data set
     """
-    share = Share() if share is None else share
+    partition = Partition() if partition is None else partition
     model = make_model(method, params or {}) if isinstance(method, str) else method
     recipe = Recipe.of(model, None if dataset.text is None else dataset.text.options)
     folder = RunFolder(path)
-    folder.is_new()  # refuses a folder of something else before anything is written there
+    folder.is_new()  # raises for a folder that is not a run, before anything is written
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     check_dataset(dataset)
     rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
-    with folder.locked(together=not share.is_all):
+    with folder.locked(shared=not partition.is_all):
         known = list(sources) or [Source.of(dataset)]
-        part = Part(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=known)
-        with _changing(folder, share):
+        part = RunPart(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=known)
+        with _manifest_lock(folder, partition):
             if folder.is_new():
                 folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
-            part = _go_on(folder, recipe, part)
+            part = _resume(folder, recipe, part)
         if part.is_complete:
             return Run(path)
-        with _taken_back(folder, None, part, 0, alone=share.is_all):
-            with _changing(folder, share):
+        with _rolled_back_on_error(folder, None, part, 0, exclusive=partition.is_all):
+            with _manifest_lock(folder, partition):
                 _write_features(folder, dataset.text, dataset.feature_names)
                 _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
-            model.fit_rows(rows, Work(OnDisk(folder.work), executor, progress, share))
-        if share.is_all:
-            folder.clean()  # a worker that was lost on the way may have left a piece half written
-        with _changing(folder, share):
+            model.fit_rows(rows, Work(OnDisk(folder.work), executor, progress, partition))
+        if partition.is_all:
+            folder.clean()  # a lost worker may have left temporary files
+        with _manifest_lock(folder, partition):
             manifest = folder.read()
             folder.write(manifest.with_last(manifest.parts[-1].completed()))
     return Run(path, model=model, n_trained=part.n_labels)
@@ -90,55 +90,53 @@ def extend(
     path: str | os.PathLike[str],
     dataset: Dataset,
     *,
-    old_rows: Sequence[Given] = (),
+    old_rows: Sequence[DatasetOrPath] = (),
     without_old_rows: bool = False,
     n_jobs: int | None = None,
     executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Run:
-    """Train the labels of a data set that a run does not have yet; the run's other labels are not touched.
+    """Train the labels of a data set that a run does not have; its other labels do not change.
 
-    Labels are the same if their names are; where there are no names, columns from the run's number of labels on are
-    new. The data set must have the run's features (text: through the run's own text features, see `Run.text`).
+    Labels are matched by name; without names, columns from the run's number of labels on are new. The data set must
+    have the run's features (for text: made by the run's own text features, see `Run.text`).
 
-    Rows that the run was extended by already leave it as it is (`n_trained` is 0).
+    Extending by the same rows again changes nothing (`n_trained` is 0).
 
-    A new label needs rows that do not have it: the rows that the run was trained on, read again where they were. A row
-    that comes again with the same features takes the place of the old one.
+    New labels need negative rows: the training rows of the run, which are read again from their sources. A new row
+    replaces an old one with the same features.
 
     Parameters
     ----------
     path : the run's folder
     dataset : rows with new labels
-    old_rows : data sets that the run was trained on, or their paths, where they are not to be read again or are no
-        longer where they were
-    without_old_rows : train on the new rows alone. Labels that all these rows have are then given to everything
-    n_jobs : threads
+    old_rows : data sets that the run was trained on, or their paths, if they moved or are in memory
+    without_old_rows : train on the new rows only. A label that all new rows have is then predicted for every row
+    n_jobs : number of threads
     executor, progress : as in `train`
     """
     folder = RunFolder(path)
     with folder.locked():
         run = Run(path)
-        folder.check_version(run.manifest)
         if was_extended_by(run, dataset):
             return run
         columns = new_columns(run, dataset)
         if without_old_rows:
             if old_rows:
-                raise InputError("old rows are given, and are not to be used")
-            fresh = _only(dataset, columns)
+                raise InputError("old_rows and without_old_rows exclude each other")
+            fresh = _select_labels(dataset, columns)
         else:
             joined = join(run, _old_rows(run, old_rows, progress), dataset).dataset
-            fresh = _only(joined, range(run.n_labels, joined.n_labels))
+            fresh = _select_labels(joined, range(run.n_labels, joined.n_labels))
         model = run.model.with_jobs(n_jobs)
         rows = model.check_rows(fresh.X, fresh.Y, run.n_features)
-        part = Part(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest, sources=[Source.of(dataset)])
+        part = RunPart(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest, sources=[Source.of(dataset)])
         part = part.joined_by(versions())
-        before = Manifest(run.recipe, run.n_features, run.parts, run.manifest.version)
+        before = Manifest(run.recipe, run.n_features, run.parts)
         if run.manifest == before:
             folder.write(replace(before, parts=[*run.parts, part]))
-        part = _go_on(folder, run.recipe, part)
-        with _taken_back(folder, before, part, len(model.pieces_.listed())):
+        part = _resume(folder, run.recipe, part)
+        with _rolled_back_on_error(folder, before, part, len(model.pieces_.listed())):
             _write_labels(folder, part.first, fresh.label_names, fresh.label_titles, fresh.label_counts)
             model.fit_more(rows, Work(OnDisk(folder.work), executor, progress))
         folder.clean()
@@ -157,10 +155,10 @@ def save(
     text: TextFeatures | None = None,
     n_samples: int | None = None,
 ) -> Run:
-    """Write a model that was fitted in memory as a new run; opened again, it ranks bit for bit the same.
+    """Write a fitted model as a new run; when opened, it ranks identically, bit for bit.
 
     `model` may also be a scikit-learn pipeline of `TextFeatures`, or a `TfidfVectorizer`, and a model: the run
-    then takes text.
+    then accepts text.
     """
     if hasattr(model, "steps"):
         text, model = _steps_of(model)
@@ -174,7 +172,7 @@ def save(
         raise InputError(f"{path}: exists already; remove it or choose another name")
     counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
     if counts is not None and (n_samples is None or n_samples < 1):
-        raise InputError("label_counts need n_samples, the number of training rows that they were counted in")
+        raise InputError("label_counts need n_samples, the number of training rows")
     for what, strings in (
         ("label_names", label_names),
         ("label_titles", label_titles),
@@ -185,7 +183,7 @@ def save(
         if names is not None and len(names) != model.n_labels_:
             raise InputError(f"{what} has {len(names)} entries; expected {model.n_labels_}")
     with folder.locked():
-        part = Part(0, model.n_labels_, n_samples or 0, None).joined_by(versions())
+        part = RunPart(0, model.n_labels_, n_samples or 0, None).joined_by(versions())
         folder.write(Manifest(recipe, model.n_features_in_, [part]))
         _write_features(folder, text, feature_names)
         _write_labels(folder, 0, label_names, label_titles, counts)
@@ -198,32 +196,32 @@ def save(
     return Run(path)
 
 
-def _changing(folder: RunFolder, share: Share) -> AbstractContextManager[None]:
-    """Keep other shares from the manifest; whoever is alone need not wait."""
-    return nullcontext() if share.is_all else folder.changing()
+def _manifest_lock(folder: RunFolder, partition: Partition) -> AbstractContextManager[None]:
+    """Lock the manifest against other partitions; not needed if this process has the folder to itself."""
+    return nullcontext() if partition.is_all else folder.manifest_lock()
 
 
 def _steps_of(pipeline: Any) -> tuple[TextFeatures, Model]:
-    """Return the two steps of a pipeline that a run can hold, or say why it cannot."""
+    """Return text features and model of a pipeline; raise if it has other steps."""
     steps = [step for _, step in pipeline.steps]
     if len(steps) == 2 and is_vectorizer(steps[0]):
         steps[0] = TextFeatures.from_vectorizer(steps[0])
     if len(steps) == 2 and isinstance(steps[0], TextFeatures) and isinstance(steps[1], Model):
         return steps[0], steps[1]
     kinds = ", ".join(type(step).__name__ for step in steps)
-    raise InputError(f"a run can hold a pipeline of TextFeatures and a model, not of {kinds}")
+    raise InputError(f"cannot save a pipeline of {kinds}; expected TextFeatures and a model")
 
 
-def _names(given: list[str] | None, model: Model, kept: str) -> list[str] | None:
-    """Return the names that were given, else those that the model was fitted with, if there were any."""
-    found = getattr(model, kept, None)
-    if given is not None or found is None or found.dtype != object:
-        return given
-    return [str(name) for name in found]
+def _names(names: list[str] | None, model: Model, attribute: str) -> list[str] | None:
+    """Return the names, by default those in a fitted attribute of the model; None if there are none."""
+    fitted = getattr(model, attribute, None)
+    if names is not None or fitted is None or fitted.dtype != object:
+        return names
+    return [str(name) for name in fitted]
 
 
-def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
-    """Return the part that was begun, now with our versions; refuse if it was begun with something else."""
+def _resume(folder: RunFolder, recipe: Recipe, part: RunPart) -> RunPart:
+    """Return the part to resume, with the current versions; raise if recipe or data differ."""
     manifest = folder.read()
     begun = manifest.parts[-1] if part.first else manifest.parts[0]
     different = manifest.recipe.differences(recipe)
@@ -247,34 +245,34 @@ def _go_on(folder: RunFolder, recipe: Recipe, part: Part) -> Part:
 
 
 @contextmanager
-def _taken_back(
-    folder: RunFolder, before: Manifest | None, part: Part, n_pieces: int, *, alone: bool = True
+def _rolled_back_on_error(
+    folder: RunFolder, before: Manifest | None, part: RunPart, n_pieces: int, *, exclusive: bool = True
 ) -> Iterator[None]:
-    """Leave no trace of a part that is refused before it has added to the `n_pieces` that there were."""
+    """Remove a part from the folder if training fails before it has added to the `n_pieces` existing pieces."""
     try:
         yield
     except Unfinished:
         raise
     except UnmissedError:
-        if alone and folder.n_finished() <= n_pieces:
-            folder.forget(before, part)
+        if exclusive and folder.n_finished() <= n_pieces:
+            folder.roll_back(before, part)
         raise
 
 
-def _old_rows(run: Run, given: Sequence[Given], progress: Progress) -> list[Dataset]:
+def _old_rows(run: Run, old_rows: Sequence[DatasetOrPath], progress: Progress) -> list[Dataset]:
     try:
-        return read_old_rows(run, given, progress=progress)
+        return read_old_rows(run, old_rows, progress=progress)
     except InputError as error:
-        raise InputError(f"{error}, or go on without old rows (--without-old-rows)") from error
+        raise InputError(f"{error}, or train without old rows (--without-old-rows)") from error
 
 
 def was_extended_by(run: Run, dataset: Dataset) -> bool:
-    """Tell whether the labels of a data set were added to a run, all of them, by an `extend` before."""
+    """Return whether a run was extended by this data set."""
     return any(source.digest == dataset.digest for part in run.parts[1:] for source in part.sources)
 
 
 def new_columns(run: Run, dataset: Dataset) -> list[int]:
-    """Return the columns of a data set whose labels the run does not have; if there are none, refuse it."""
+    """Return the columns of the labels that the run does not have; raise if there are none."""
     if dataset.n_features != run.n_features:
         raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
     if run.label_names is not None and dataset.label_names is not None:
@@ -284,14 +282,14 @@ def new_columns(run: Run, dataset: Dataset) -> list[int]:
         columns = list(range(run.n_labels, dataset.n_labels))
     else:
         who = "the run" if run.label_names is None else "the data"
-        raise InputError(f"{who} has no label names, so old and new labels cannot be told apart")
+        raise InputError(f"{who} has no label names, so old and new labels cannot be matched")
     if not columns:
-        raise InputError(f"{run.folder}: has all {dataset.n_labels} labels of the data already")
+        raise InputError(f"{run.folder}: already has all {dataset.n_labels} labels of the data")
     return columns
 
 
-def _only(dataset: Dataset, columns: Sequence[int]) -> Dataset:
-    """Return a data set with some of its labels."""
+def _select_labels(dataset: Dataset, columns: Sequence[int]) -> Dataset:
+    """Return a data set with the labels in `columns` only."""
     names, titles = dataset.label_names, dataset.label_titles
     return Dataset(
         dataset.X,
@@ -304,7 +302,7 @@ def _only(dataset: Dataset, columns: Sequence[int]) -> Dataset:
 
 
 def _write_features(folder: RunFolder, text: TextFeatures | None, names: list[str] | None) -> None:
-    """Write how features come about, unless it is there."""
+    """Write the text features or the feature names, unless they exist."""
     if text is not None and not is_archive(folder.text):
         remove_torn(folder.text)
         text.save(folder.text)
@@ -320,7 +318,7 @@ def _write_labels(
     titles: list[str] | None,
     counts: npt.NDArray[np.int64] | None,
 ) -> None:
-    """Write names and counts of a part's labels, unless they are there."""
+    """Write names and counts of a part's labels, unless they exist."""
     target = folder.labels(first)
     if is_archive(target):
         return

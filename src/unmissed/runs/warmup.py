@@ -1,7 +1,7 @@
-"""Compile every kernel ahead of time, as for the image of a container: work of every kind on tiny data.
+"""Ahead-of-time compilation of all kernels, for example in a container image, by training on tiny data.
 
-Kernels are compiled for the types of their arguments when they are first called with them. A list of types would have
-to be kept in step with every caller; the callers themselves need no list.
+Numba compiles a kernel at its first call with each combination of argument types. Calling every method needs no list of
+these types.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError, UnmissedError
 from unmissed.models import LEML, DiSMEC, Parabel, PDSparse, PWDiSMEC
+from unmissed.models.label_trees.node_solver import LANE_MULTIPLE, MAX_COLUMNS
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import METHODS, find_model
 from unmissed.progress import Progress, silent
-from unmissed.runs.evaluate import Measuring, evaluate_ranking
 from unmissed.runs.inspection import summarize
+from unmissed.runs.measurement import Measuring, evaluate_ranking
 from unmissed.runs.prediction import predict
 from unmissed.runs.run import open_run
 from unmissed.runs.training import train
-from unmissed.solvers.node import MOST_COLUMNS, STEP
 
-HARD = {"C": 1e6, "unit_rows": False, "fit_bias": "free"}  # what coordinate ascent leaves to Newton's method
+HARD = {"C": 1e6, "normalize": False, "fit_bias": "free"}  # ill-conditioned: solved by Newton's method
 SMALL = {"n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 4, "block_size": 16}
 
 
 class Warmup(NamedTuple):
-    """How many compilations there were that the cache did not hold, the time of all, and where the cache is."""
+    """Number of compilations that were not cached, total seconds, and folder of the cache."""
 
     compiled: int
     seconds: float
@@ -45,7 +45,7 @@ class Warmup(NamedTuple):
 
 
 def compile_kernels(progress: Progress = silent) -> Warmup:
-    """Have every kernel compiled for every type of arguments that training, ranking and evaluation use."""
+    """Compile every kernel for all argument types that training, ranking and evaluation use."""
     if _jit.interpreted():
         raise InputError("NUMBA_DISABLE_JIT is set, so kernels are not compiled; unset it")
     begin, before = time.perf_counter(), _jit.compilations()
@@ -61,29 +61,29 @@ def compile_kernels(progress: Progress = silent) -> Warmup:
 
 
 class _Data:
-    """A tiny data set in every form that is read by a kernel."""
+    """A tiny data set in every format that a kernel parses."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, position: Path) -> None:
         corpus = make_corpus(80, 300, 30, 60, words_per_row=8, rng=0)
-        self.place = place
-        write_store(corpus.train, place / "train")
-        self.train = open_store(place / "train")
-        self.test, self.truth = corpus.test, place / "test.txt"
-        write_xmc(corpus.train, place / "train.txt")
+        self.position = position
+        write_store(corpus.train, position / "train")
+        self.train = open_store(position / "train")
+        self.test, self.truth = corpus.test, position / "test.txt"
+        write_xmc(corpus.train, position / "train.txt")
         write_xmc(corpus.test, self.truth)
         for header in (True, False):
-            lines = (place / "train.txt").read_text().splitlines(keepends=True)
-            (place / "lines.txt").write_text("".join(lines if header else lines[1:]))
-            load(place / "lines.txt", header=header)
-        (place / "unsorted.txt").write_text("1 9 3\n2,0 7:1 3:0.5\n")
-        load(place / "unsorted.txt")
+            lines = (position / "train.txt").read_text().splitlines(keepends=True)
+            (position / "lines.txt").write_text("".join(lines if header else lines[1:]))
+            load(position / "lines.txt", header=header)
+        (position / "unsorted.txt").write_text("1 9 3\n2,0 7:1 3:0.5\n")
+        load(position / "unsorted.txt")
         TextFeatures().fit(["one two three", "two four"]).transform(["one two", "four"])
 
 
 def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each method with its default parameters, then with each other choice of those that are words or flags."""
+    """Yield each method with default parameters, then with each other value of its string and bool parameters."""
     for method, one in METHODS.items():
-        if not one.place.startswith("unmissed."):
+        if not one.import_path.startswith("unmissed."):
             continue
         known = parameters_of(find_model(method))
         small = {name: value for name, value in SMALL.items() if name in {each.name for each in known}}
@@ -104,7 +104,7 @@ def _choices(annotation: Any) -> list[Any]:
 
 
 def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None:
-    """Train, open, rank and evaluate; a choice that needs another one, or another package, is left out."""
+    """Train, open, rank and evaluate; skip values that need another parameter or package."""
     try:
         train(method, data.train, folder, params)
     except UnmissedError:
@@ -127,16 +127,18 @@ def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None
 
 
 def _use_large() -> None:
-    """Use what depends on size, rare features and growing tables, and what only Python offers: masks of labels."""
+    """Call kernels that only larger data reaches, and those that only the Python interface uses."""
     rng = np.random.default_rng(0)
     X = sp.random(1200, 24_000, 40 / 24_000, format="csr", dtype=np.float32, random_state=rng)  # > 2^14 features occur
-    Y = sp.random(1200, MOST_COLUMNS, 0.03, format="csr", dtype=np.float32, random_state=rng)
+    Y = sp.random(1200, MAX_COLUMNS, 0.03, format="csr", dtype=np.float32, random_state=rng)
     Y.data[:] = 1
     for model in (DiSMEC(), PWDiSMEC(), PDSparse(max_epochs=5)):
         candidates = model.fit(X, Y).rank(X[:300], 3)
     model.rank(X[:300], 2, candidates=candidates)
     for columns in (24_000, 500):
-        DiSMEC().fit(X[:, :columns], Y[:, :1])  # a label alone takes no lanes
-    LEML(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=sp.csr_matrix(np.ones((50, MOST_COLUMNS))))
-    for n_columns in range(STEP, MOST_COLUMNS + 1, STEP):  # kernels of a node are compiled for each number of lanes
+        DiSMEC().fit(X[:, :columns], Y[:, :1])  # a single label takes no lanes
+    LEML(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=sp.csr_matrix(np.ones((50, MAX_COLUMNS))))
+    for n_columns in range(
+        LANE_MULTIPLE, MAX_COLUMNS + 1, LANE_MULTIPLE
+    ):  # kernels of a node are compiled for each number of lanes
         Parabel(n_trees=1, max_leaf=n_columns).fit(X[:200, :500], Y[:200, :n_columns])

@@ -1,4 +1,4 @@
-"""Estimates of true precision from labels that are left: bias, spread and error over many droppings of one test set."""
+"""Estimates of the true precision from observed labels: bias, spread and error over simulated missing labels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from unmissed.propensity import Jain
 from unmissed.ranking import Ranking
 
 Floats = npt.NDArray[np.float64]
-_AT_ONCE = 1 << 22  # uniform numbers that are drawn together
-STEPS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of A
-OFFSETS = (0.4, 1.5, 2.6)  # B as people use it
+_AT_ONCE = 1 << 22  # uniform random numbers per batch
+STEPS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # factors of A
+OFFSETS = (0.4, 1.5, 2.6)  # common values of B
 
 
 def measure_estimates(
@@ -26,15 +26,15 @@ def measure_estimates(
     assumed: Mapping[str, Floats],
     n_droppings: int,
 ) -> list[dict[str, Any]]:
-    """Return, per model and assumed propensities, how far estimates of the true P are off.
+    """Return the bias, spread and error of estimates of the true P, by model and assumed propensities.
 
-    Every mark of the truth is dropped by its p, again and again; all models see the same droppings. `uncorrected`
-    counts the hits that are left, the others weigh each by 1 over the assumed p. `bias` is the mean of estimate minus
-    truth, `spread` its standard deviation, `error` the root of its mean square; `right_winner` is how often the model
-    and the first one are put in their true order.
+    Each true label is kept with probability p, `n_droppings` times; all models share the samples. `uncorrected` counts
+    the observed hits, the others weight each hit by 1 over the assumed p. `bias` is the mean of estimate minus truth,
+    `spread` its standard deviation and `error` its root mean square. `right_winner` is how often the model and the
+    first one are in their true order.
     """
-    marks = {name: _marks_hit(ranking, truth) for name, ranking in rankings.items()}
-    places = {name: ranking.n_samples * ranking.k for name, ranking in rankings.items()}
+    hits = {name: _true_hits(ranking, truth) for name, ranking in rankings.items()}
+    positions = {name: ranking.n_samples * ranking.k for name, ranking in rankings.items()}
     factors = {"uncorrected": np.ones(p.size), **{name: 1 / one for name, one in assumed.items()}}
     estimates: dict[tuple[str, str], list[float]] = {(m, b): [] for m in rankings for b in factors}
     label = truth.indices
@@ -42,11 +42,11 @@ def measure_estimates(
     height = max(1, _AT_ONCE // max(truth.nnz, 1))
     for begin in range(0, n_droppings, height):
         left = rng.random((min(height, n_droppings - begin), truth.nnz)) < p[label]
-        for model, hit in marks.items():
+        for model, hit in hits.items():
             for belief, factor in factors.items():
-                estimates[model, belief] += (left[:, hit] @ factor[label[hit]] / places[model]).tolist()
+                estimates[model, belief] += (left[:, hit] @ factor[label[hit]] / positions[model]).tolist()
     first = next(iter(rankings))
-    true = {model: hit.size / places[model] for model, hit in marks.items()}
+    true = {model: hit.size / positions[model] for model, hit in hits.items()}
     rows = []
     for (model, belief), values in estimates.items():
         off = np.array(values) - true[model]
@@ -69,8 +69,8 @@ def measure_estimates(
     return rows
 
 
-def _marks_hit(ranking: Ranking, truth: sparse.csr_matrix) -> npt.NDArray[np.int64]:
-    """Return which of the truth's marks, by their places in its arrays, a ranking names."""
+def _true_hits(ranking: Ranking, truth: sparse.csr_matrix) -> npt.NDArray[np.int64]:
+    """Return the positions in `truth.indices` of the true labels that a ranking lists."""
     n_labels = truth.shape[1]
     rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
     own = rows * n_labels + truth.indices
@@ -81,11 +81,11 @@ def _marks_hit(ranking: Ranking, truth: sparse.csr_matrix) -> npt.NDArray[np.int
 def sensitivity(
     rankings: Mapping[str, Ranking], observed: sparse.csr_matrix, counts: Any, n_samples: int, a: float
 ) -> list[dict[str, Any]]:
-    """Return PSP at the rankings' depth for other constants A and B than those that are usual, and who wins by it."""
+    """Return PSP at the rankings' depth for a grid of A and B, with the best model of each."""
     rows = []
     for b in OFFSETS:
         for step in STEPS:
-            inverse = 1 / Jain(a * step, b).fit(counts, n_samples)
+            inverse = 1 / Jain(a * step, b).estimate(counts, n_samples)
             figures = {}
             for name, ranking in rankings.items():
                 figures[name] = evaluate(ranking, observed, inverse, (ranking.k,))[f"PSP@{ranking.k}"]

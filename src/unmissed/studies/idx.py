@@ -1,4 +1,4 @@
-"""Images with their digits: the four idx files of MNIST, or the small digits that come with scikit-learn."""
+"""Reader of the IDX files of MNIST, and the small digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from unmissed.errors import InputError
 from unmissed.files import open_regular
 
 _MOST_AXES = 8
-_DEFLATED = 1032  # gzip packs no tighter than this
-_BYTES = 0x08  # the idx code of unsigned bytes, the only one MNIST uses
+_DEFLATED = 1032  # maximum compression ratio of gzip
+_BYTES = 0x08  # the IDX type code of unsigned bytes, the only one in MNIST
 _FILES = {
     "train_images": "train-images-idx3-ubyte",
     "train_digits": "train-labels-idx1-ubyte",
@@ -29,7 +29,7 @@ _FILES = {
 
 
 class Digits(NamedTuple):
-    """Images as rows of float32 in [0, 1] and the digit of each, for training and for testing."""
+    """Training and test images as float32 rows in [0, 1], with their digits."""
 
     name: str
     train_images: npt.NDArray[np.float32]
@@ -48,7 +48,7 @@ class Digits(NamedTuple):
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Read one idx file of unsigned bytes, gzipped or not; anything else is refused with the reason."""
+    """Read an IDX file of unsigned bytes, gzipped or not."""
     with open_regular(path) as stream:
         packed = path.suffix == ".gz"
         most = os.fstat(stream.fileno()).st_size * (_DEFLATED if packed else 1)
@@ -60,7 +60,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def _read_idx(path: Path, stream: Any, most: int) -> npt.NDArray[np.uint8]:
-    """Read from a stream that can hold at most so many bytes."""
+    """Read an IDX array from a stream of at most `most` bytes."""
     head = stream.read(4)
     if len(head) < 4 or head[0] != 0 or head[1] != 0:
         raise InputError(f"{path}: not an idx file (it must begin with two zero bytes)")
@@ -98,7 +98,7 @@ def read_mnist(folder: Path) -> Digits:
 
 
 def embedded_digits() -> Digits:
-    """Return scikit-learn's 1,797 digits of 8 x 8, every fifth one held out for testing."""
+    """Return scikit-learn's 1,797 digits of 8 x 8 pixels; every fifth one is a test row."""
     from sklearn.datasets import load_digits
 
     images, digits = load_digits(return_X_y=True)

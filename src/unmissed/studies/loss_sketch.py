@@ -1,4 +1,4 @@
-"""The paper's sketch of its losses for a present label: plain, unbiased, and convex bound, as curves and a table."""
+"""The paper's loss curves of a positive label: standard, unbiased, and convex upper bound, as figure and table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BOUNDS, _ENTROPY = "0-1, hinge, squared hinge", "cross-entropy of a logit"
 
 
 def sketch_curves(scores: npt.NDArray[np.float64], p: float) -> list[SketchCurve]:
-    """Return every curve of the figure at the scores: grey, blue, green as in the paper, and cross-entropy beside."""
+    """Return the curves of the figure at the scores: gray, blue and green as in the paper, and cross-entropy."""
     once, convex = hinge(), convex_bound(hinge(), p)
     squared, entropy = squared_hinge(), cross_entropy_from_logits()
     rows = [

@@ -1,4 +1,4 @@
-"""The study of missing labels from files to a page."""
+"""The study of missing labels, from data files to the report."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from unmissed.data import TextFeatures
 from unmissed.progress import Progress, silent
-from unmissed.reports.missing import write_missing_report
-from unmissed.runs.compare import prepare
-from unmissed.studies.missing import Settings, run_study
+from unmissed.reports.missing_page import write_missing_report
+from unmissed.runs.compare.comparison import prepare
+from unmissed.studies.missing_labels import MissingLabelSettings, run_study
 
 PathLike = str | os.PathLike[str]
 
@@ -19,7 +19,7 @@ def study_missing(
     train: PathLike,
     test: PathLike,
     out: Path,
-    settings: Settings,
+    settings: MissingLabelSettings,
     *,
     text: TextFeatures | None = None,
     reading: dict[str, Any] | None = None,
@@ -27,7 +27,7 @@ def study_missing(
     workers: int | None = None,
     progress: Progress = silent,
 ) -> tuple[dict[str, Any], list[Path]]:
-    """Read both data sets, run the study, and draw it; return its numbers and the files, the page first."""
+    """Read both data sets, run the study and write the report; return the results and the files, the page first."""
     how = {"columns": None, "header": True, "one_based": False, "progress": silent, **(reading or {})}
     data = prepare(train, test, out / "data", name, text, how)
     study = run_study(out, data, settings, workers=workers, progress=progress)

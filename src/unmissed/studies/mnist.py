@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from unmissed import __version__
+from unmissed._version import __version__
 from unmissed.archive import write_json, write_text
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Processes, Work
@@ -29,16 +29,16 @@ from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge
 from unmissed.losses.inverse import check_propensities
 from unmissed.progress import Progress, silent
 from unmissed.propensity import drop_labels
-from unmissed.studies.folder import claim
 from unmissed.studies.idx import Digits, embedded_digits, read_mnist
 from unmissed.studies.network import Network, train
+from unmissed.studies.study_folder import claim
 
 N_LABELS = 10
 
 
 @dataclass(frozen=True)
-class Settings:
-    """All that decides the study's numbers; a folder holds the trainings of one setting only."""
+class MnistSettings:
+    """Parameters of the study; a folder belongs to one set of parameters."""
 
     propensities: tuple[float, ...] = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
     seeds: int = 3
@@ -54,7 +54,7 @@ class Settings:
         for p in self.propensities:
             check_propensities(p)
         if len({_cell_name(p) for p in self.propensities}) < len(self.propensities):
-            raise InputError("a propensity is given twice (they are told apart to four digits)")
+            raise InputError("propensities must differ in their first four decimals")
         for name in ("seeds", "epochs", "hidden", "batch"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -62,8 +62,8 @@ class Settings:
             raise InputError(f"rate must be positive, not {self.rate}")
 
 
-class Variant(NamedTuple):
-    """One curve of the figure: the loss it is trained with, made from p and the clip, and the one it is tested with."""
+class LossVariant(NamedTuple):
+    """One curve of the figure: the training loss, a function of p and the clip, and the test loss."""
 
     family: str
     label: str
@@ -72,7 +72,7 @@ class Variant(NamedTuple):
 
 
 def _entropy(clip: float) -> Loss:
-    """Return the cross-entropy of a clipped sigmoid, what the paper's networks end in."""
+    """Return the cross-entropy of a clipped sigmoid, as in the paper."""
     return cross_entropy_from_logits(clip)
 
 
@@ -81,30 +81,30 @@ def _hinge(clip: float) -> Loss:
 
 
 VARIANTS = {
-    "bce": Variant("cross-entropy", "standard", lambda p, clip: _entropy(clip), _entropy),
-    "bce-unbiased": Variant("cross-entropy", "re-weighted", lambda p, clip: unbiased(_entropy(clip), p), _entropy),
-    "bce-naive": Variant("cross-entropy", "naive", lambda p, clip: naive(_entropy(clip), p), _entropy),
-    "hinge": Variant("hinge", "standard", lambda p, clip: hinge(), _hinge),
-    "hinge-convex": Variant("hinge", "re-weighted (convex)", lambda p, clip: convex_bound(hinge(), p), _hinge),
-    "hinge-unbiased": Variant("hinge", "non-convex", lambda p, clip: unbiased(hinge(), p), _hinge),
+    "bce": LossVariant("cross-entropy", "standard", lambda p, clip: _entropy(clip), _entropy),
+    "bce-unbiased": LossVariant("cross-entropy", "re-weighted", lambda p, clip: unbiased(_entropy(clip), p), _entropy),
+    "bce-naive": LossVariant("cross-entropy", "naive", lambda p, clip: naive(_entropy(clip), p), _entropy),
+    "hinge": LossVariant("hinge", "standard", lambda p, clip: hinge(), _hinge),
+    "hinge-convex": LossVariant("hinge", "re-weighted (convex)", lambda p, clip: convex_bound(hinge(), p), _hinge),
+    "hinge-unbiased": LossVariant("hinge", "non-convex", lambda p, clip: unbiased(hinge(), p), _hinge),
 }
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What all trainings share, made once per process: the digits, and the settings."""
+class MnistState:
+    """Shared state of the workers, made once per process: digits and settings."""
 
-    settings: Settings
+    settings: MnistSettings
     data: Path | None = None
 
-    def __call__(self) -> tuple[Digits, Settings]:
+    def __call__(self) -> tuple[Digits, MnistSettings]:
         """Load the digits."""
         return load_digits(self.data), self.settings
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One training of the grid: a task whose piece holds as facts what was seen after each epoch."""
+class MnistTask:
+    """One training of the grid; the metadata of its piece are the losses and accuracies after each epoch."""
 
     variant: str
     propensity: float
@@ -116,13 +116,13 @@ class Cell:
         """The key of its piece."""
         return f"{self.variant}/p{_cell_name(self.propensity)}/seed{self.seed}"
 
-    def run(self, shared: tuple[Digits, Settings]) -> Piece:
-        """Train."""
-        return Piece(self.key, facts=run_cell(*shared, self))
+    def run(self, shared: tuple[Digits, MnistSettings]) -> Piece:
+        """Train one network."""
+        return Piece(self.key, metadata=run_cell(*shared, self))
 
 
-def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
-    """Train one network and return what was seen after each epoch; the last epoch is the result."""
+def run_cell(digits: Digits, settings: MnistSettings, cell: MnistTask) -> dict[str, Any]:
+    """Train one network and return losses and accuracy after each epoch; the last epoch is the result."""
     variant = VARIANTS[cell.variant]
     start, order, fate = (np.random.default_rng([cell.seed, stream]) for stream in range(3))
     loss = variant.trained(cell.propensity, settings.probability_clip)
@@ -134,7 +134,7 @@ def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
     shape = {"epochs": settings.epochs, "batch": settings.batch, "rate": settings.rate}
     begin = time.perf_counter()
     epochs = []
-    with np.errstate(over="ignore", invalid="ignore"):  # a loss without a floor may run away: that is a result
+    with np.errstate(over="ignore", invalid="ignore"):  # a loss unbounded below may diverge: that is a result
         for train_loss in train(network, digits.train_images, observed, loss, rng=order, **shape):  # type: ignore[arg-type]
             scores = network.score(digits.test_images)
             epochs.append(
@@ -155,9 +155,14 @@ def run_cell(digits: Digits, settings: Settings, cell: Cell) -> dict[str, Any]:
 
 
 def run_study(
-    out: Path, settings: Settings, data: Path | None = None, *, workers: int | None = None, progress: Progress = silent
+    out: Path,
+    settings: MnistSettings,
+    data: Path | None = None,
+    *,
+    workers: int | None = None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Train all cells that are not yet done, then write `trainings.csv`, `summary.csv` and `study.json`.
+    """Run unfinished trainings, then write `trainings.csv`, `summary.csv` and `study.json`.
 
     Parameters
     ----------
@@ -170,26 +175,28 @@ def run_study(
     workers
         Processes, each with one thread for linear algebra; None means one per core.
     progress
-        Told of finished trainings.
+        Callback with the number of finished trainings.
 
     Returns
     -------
-    What `study.json` holds.
+    The content of `study.json`.
     """
     digits = load_digits(data)
-    facts = {**asdict(settings), "propensities": list(settings.propensities), "data": digits.name}
-    claim(out, {**facts, "data_digest": digits.digest})
-    grid = product(range(settings.seeds), settings.propensities, VARIANTS)  # seed by seed: whole curves come first
-    cells = [Cell(variant, propensity, seed) for seed, propensity, variant in grid]
+    metadata = {**asdict(settings), "propensities": list(settings.propensities), "data": digits.name}
+    claim(out, {**metadata, "data_digest": digits.digest})
+    grid = product(
+        range(settings.seeds), settings.propensities, VARIANTS
+    )  # seed by seed, so that complete curves come first
+    cells = [MnistTask(variant, propensity, seed) for seed, propensity, variant in grid]
     pieces = OnDisk(out / "trainings")
     pieces.clean()
     begin = time.perf_counter()
     work = Work(pieces, Processes(workers), progress)
-    found = {piece.key: piece.facts for piece in work.map(cells, Bench(settings, data))}
+    found = {piece.key: piece.metadata for piece in work.map(cells, MnistState(settings, data))}
     results = [_checked(out, cell, found[cell.key]) for cell in cells]
-    summary = summarise(results)
+    summary = summarize(results)
     study = {
-        "settings": {**facts, "data_digest": digits.digest},
+        "settings": {**metadata, "data_digest": digits.digest},
         "n_train": len(digits.train_digits),
         "n_test": len(digits.test_digits),
         "made_with": {"unmissed": __version__, "numpy": np.__version__, "python": platform.python_version()},
@@ -203,8 +210,8 @@ def run_study(
     return {**study, "trainings": results}
 
 
-def summarise(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return mean, standard deviation, least and greatest of the last epoch over seeds, per loss and propensity."""
+def summarize(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return mean, standard deviation, minimum and maximum of the last epoch over seeds, by loss and propensity."""
     groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for result in results:
         groups.setdefault((result["variant"], result["propensity"]), []).append(result["epochs"][-1])
@@ -228,14 +235,14 @@ def summarise(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _checked(out: Path, cell: Cell, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `run_cell` returned for a cell, or say that its piece holds something else."""
+def _checked(out: Path, cell: MnistTask, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of `run_cell` from a piece; raise InputError if the piece is damaged."""
     own = {"variant": cell.variant, "propensity": cell.propensity, "seed": cell.seed}
-    sound = facts.keys() == {*own, "seconds", "epochs"} and isinstance(facts["seconds"], int | float)
-    sound = sound and all(facts[name] == value for name, value in own.items())
-    if not sound or not isinstance(facts["epochs"], list) or not all(map(_is_epoch, facts["epochs"] or [None])):
+    sound = metadata.keys() == {*own, "seconds", "epochs"} and isinstance(metadata["seconds"], int | float)
+    sound = sound and all(metadata[name] == value for name, value in own.items())
+    if not sound or not isinstance(metadata["epochs"], list) or not all(map(_is_epoch, metadata["epochs"] or [None])):
         raise InputError(f"{out / 'trainings' / cell.key}: damaged; remove it, and the same command trains it again")
-    return dict(facts)
+    return dict(metadata)
 
 
 def _is_epoch(epoch: Any) -> bool:
@@ -248,7 +255,7 @@ def _is_epoch(epoch: Any) -> bool:
 
 
 def load_digits(data: Path | None) -> Digits:
-    """Read MNIST from the folder of its idx files, or take the small digits where there is none."""
+    """Return MNIST from the folder of its IDX files, or scikit-learn's digits if there is none."""
     return embedded_digits() if data is None else read_mnist(data)
 
 
@@ -270,7 +277,7 @@ def _csv(rows: list[dict[str, Any]]) -> str:
 
 
 def _number(value: float) -> float | None:
-    """Return a finite number, or None, which JSON has and infinity it has not."""
+    """Return a finite number, or None, because JSON has no infinity."""
     return value if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""A network of one hidden ReLU layer, trained with Adam in numpy: all the MNIST study needs, and quick on one core."""
+"""A network with one hidden ReLU layer, trained with Adam in numpy, for the MNIST study."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Network:
-    """Scores W2' max(0, W1' x + b1) + b2, all weights kept in one flat array so that Adam moves them in one go."""
+    """A network with scores W2' max(0, W1' x + b1) + b2; all weights are in one flat array, which Adam updates."""
 
     def __init__(self, n_inputs: int, hidden: int, n_labels: int, rng: np.random.Generator) -> None:
         shapes = [(n_inputs, hidden), (hidden,), (hidden, n_labels), (n_labels,)]
@@ -21,20 +21,20 @@ class Network:
         self.gradient = np.zeros_like(self.weights)
         self._parts = _views(self.weights, shapes)
         self._slopes = _views(self.gradient, shapes)
-        for part in (self._parts[0], self._parts[2]):  # Glorot's uniform start; biases begin at zero
+        for part in (self._parts[0], self._parts[2]):  # Glorot uniform initialization; biases are zero
             bound = np.sqrt(6 / sum(part.shape))
             part[...] = rng.uniform(-bound, bound, part.shape)
 
     def score(self, X: Floats) -> Floats:
-        """Return one score a row and label."""
+        """Return the scores, one per row and label."""
         return self._hidden(X) @ self._parts[2] + self._parts[3]
 
     def descend(self, X: Floats, present: npt.NDArray[np.bool_], loss: Loss) -> float:
-        """Fill `gradient` with that of the mean loss over a batch, and return this mean loss."""
+        """Fill `gradient` with the gradient of the mean loss over a batch, and return the mean loss."""
         hidden = self._hidden(X)
         scores = hidden @ self._parts[2] + self._parts[3]
         value = np.where(present, loss.positive.value(scores), loss.negative.value(scores)).mean()
-        slope = np.where(present, loss.positive.slope(scores), loss.negative.slope(scores))
+        slope = np.where(present, loss.positive.derivative(scores), loss.negative.derivative(scores))
         slope /= np.float32(slope.size)
         back = slope @ self._parts[2].T
         back *= hidden > 0
@@ -51,7 +51,7 @@ class Network:
 
 
 class Adam:
-    """Adam with its usual constants, in place and without allocating."""
+    """Adam with the default constants, in place."""
 
     def __init__(self, size: int, rate: float) -> None:
         self._mean, self._square, self._scratch = (np.zeros(size, dtype=np.float32) for _ in range(3))
@@ -59,7 +59,7 @@ class Adam:
         self._steps = 0
 
     def step(self, weights: Floats, gradient: Floats) -> None:
-        """Move the weights against the gradient."""
+        """Update the weights by one step."""
         self._steps += 1
         mean, square, t = self._mean, self._square, self._scratch
         np.subtract(gradient, mean, out=t)
@@ -87,7 +87,7 @@ def train(
     rate: float,
     rng: np.random.Generator,
 ) -> Iterator[float]:
-    """Train epoch by epoch, each over all rows in a new order; after each, yield the mean training loss it met."""
+    """Train epoch by epoch over shuffled rows; after each epoch, yield its mean training loss."""
     adam = Adam(network.weights.size, rate)
     for _ in range(epochs):
         order = rng.permutation(len(X))

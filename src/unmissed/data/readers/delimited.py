@@ -1,0 +1,130 @@
+"""CSV and TSV reader: a header line with column names, then one record per document."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from unmissed.data.encodings import not_utf8
+from unmissed.data.streams import bare_suffix, lines
+from unmissed.data.table_columns import Columns, LabelCells
+from unmissed.errors import InputError, did_you_mean
+from unmissed.progress import Progress, silent
+
+LONGEST_FIELD = 1 << 26  # maximum characters of a field; an unclosed quote would read the rest of the file
+_MAX_DELIMITERS = 1 << 22  # per line; bounds the number of fields
+_DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
+SUFFIXES = tuple(_DELIMITERS)
+
+PathLike = str | os.PathLike[str]
+
+
+def documents(
+    path: PathLike,
+    columns: Columns,
+    needed: Collection[str],
+    *,
+    header: bool = True,
+    progress: Progress = silent,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield `file:line` and the needed cells of each record; labels are parsed to a list.
+
+    The delimiter is a tab in `.tsv`; in `.csv` it is a comma, semicolon or tab, whichever gives a header with the
+    needed columns. Fields may be quoted as in RFC 4180 and may then contain line breaks. Without a header, columns are
+    named 1, 2, 3, ... A record whose number of fields differs from the first line raises InputError.
+    """
+    source = _Lines(path, progress, columns.encoding)
+    first = source.first
+    if first is None:
+        raise InputError(f"{path}: holds no documents; expected a line of column names and a record per document")
+    delimiter, names = _first_line(path, first, columns, needed, header)
+    positions = find_columns(f"{path}:1", names, columns, needed)
+    cells = LabelCells(str(path), columns)
+    for where, record in source.records(delimiter, skip_first=header):
+        if len(record) != len(names):
+            raise InputError(f"{where}: {len(record)} fields; the first line has {len(names)}")
+        document: dict[str, Any] = {name: record[position] for name, position in positions.items()}
+        if columns.labels in needed:
+            document[columns.labels] = cells.read(where, document[columns.labels])
+        yield where, document
+    cells.check()
+
+
+def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Collection[str]) -> dict[str, int]:
+    """Return the index of each needed column and of the id column, if any; raise InputError unless each exists once."""
+    wanted = list(needed)
+    if columns.id in names or columns.id != Columns.id:
+        wanted.append(columns.id)
+    options = {columns.text: "--text-column", columns.labels: "--labels-column", columns.id: "--id-column"}
+    for name in wanted:
+        if names.count(name) != 1:
+            held = ", ".join(repr(one[:40]) for one in names[:20])
+            what = "no column" if name not in names else "more than one column"
+            near = did_you_mean(name, names) if name not in names else ""
+            raise InputError(
+                f"{where}: there is {what} {name!r}; the columns are {held} ({options[name]} names one){near}"
+            )
+    return {name: names.index(name) for name in wanted}
+
+
+class _Lines:
+    """The lines of a file as text, with access to the first line before the records."""
+
+    def __init__(self, path: PathLike, progress: Progress, encoding: str) -> None:
+        self.path = path
+        self._numbered = lines(path, progress, encoding=encoding)
+        self._first_line = next(self._numbered, None)
+        self.first = None if self._first_line is None else self._text(*self._first_line)
+
+    def records(self, delimiter: str, *, skip_first: bool) -> Iterator[tuple[str, list[str]]]:
+        """Yield `file:line` and the fields of each record; blank lines are skipped."""
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))  # global to the process: never lowered
+        reader = csv.reader(self._texts(delimiter), delimiter=delimiter, strict=True)
+        while True:
+            where = f"{self.path}:{reader.line_num + 1}"
+            try:
+                record = next(reader, None)
+            except csv.Error as error:
+                raise InputError(f"{where}: a record cannot be read, up to line {reader.line_num}: {error}") from error
+            if record is None:
+                return
+            if skip_first:
+                skip_first = False
+            elif record:
+                yield where, record
+
+    def _texts(self, delimiter: str) -> Iterator[str]:
+        separator = delimiter.encode()
+        if self._first_line is not None:
+            yield self._text(*self._first_line)
+        for number, line in self._numbered:
+            if line.count(separator) > _MAX_DELIMITERS:
+                raise InputError(
+                    f"{self.path}:{number}: a line of more than {_MAX_DELIMITERS} fields; is this another format?"
+                )
+            yield self._text(number, line)
+
+    def _text(self, number: int, line: bytes) -> str:
+        try:
+            return line.decode("utf-8") + "\n"
+        except UnicodeDecodeError as error:
+            raise not_utf8(f"{self.path}:{number}:{error.start + 1}", line, error) from None
+
+
+def _first_line(
+    path: PathLike, line: str, columns: Columns, needed: Collection[str], header: bool
+) -> tuple[str, list[str]]:
+    """Return the delimiter and the column names."""
+    candidates: list[tuple[str, list[str]]] = []
+    for delimiter in _DELIMITERS[bare_suffix(path)]:
+        try:
+            record = next(csv.reader([line[:LONGEST_FIELD]], delimiter=delimiter, strict=True))
+        except csv.Error as error:
+            raise InputError(f"{path}:1: the names of columns cannot be read: {error}") from error
+        names = [name.strip() for name in record] if header else [str(position + 1) for position in range(len(record))]
+        if set(needed) <= set(names):
+            return delimiter, names
+        candidates.append((delimiter, names))
+    return max(candidates, key=lambda candidate: len(candidate[1]))

@@ -1,0 +1,208 @@
+"""Columns: names of the columns of texts, labels and ids, and parsing of label cells."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from unmissed.data.encodings import UTF8, check_encoding
+from unmissed.data.unicode import check_normalization, check_string, normalize
+from unmissed.errors import InputError
+from unmissed.files import parse_json
+
+SEPARATOR = ";"
+_OTHER_SEPARATORS = (",", "|", "\t", "\n")
+_TEXT_LENGTH = 200  # mean characters per cell above which a column holds texts rather than labels
+_QUOTED = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?[0-9]{1,18}))\s*(,|\Z)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_SHORT = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Options for reading documents: column names of a table (or fields of JSON lines), separator and encoding.
+
+    Parameters
+    ----------
+    text : name of the text column
+    labels : name of the label column
+    separator : separator of labels within a cell; `;` by default, and a list in brackets is parsed as a list
+    id : name of the column of row ids; a column other than the default is required to exist
+    encoding : encoding of the files, `utf-8` by default
+    unicode_normalization : Unicode normal form of label names: `nfc`, `nfkc`, or `none`
+    """
+
+    text: str = "text"
+    labels: str = "labels"
+    separator: str | None = None
+    id: str = "id"
+    encoding: str = UTF8
+    unicode_normalization: str = "nfc"
+
+    def __post_init__(self) -> None:
+        for name in ("text", "labels", "id"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"the {name} column is given by its name; got {getattr(self, name)!r}")
+        if self.separator is not None and not (isinstance(self.separator, str) and self.separator):
+            raise InputError(f"the separator of labels must be a non-empty string such as ';'; got {self.separator!r}")
+        check_normalization(self.unicode_normalization)
+        object.__setattr__(self, "encoding", check_encoding(self.encoding))
+
+    def text_of(self, where: str, document: Mapping[str, Any]) -> str:
+        """Return the text of a document; raise InputError if it is not a string."""
+        text = document.get(self.text)
+        if not isinstance(text, str):
+            raise InputError(
+                f"{where}: expected {self.text!r} to be a string, found {_kind_of_cell(document, self.text)}"
+            )
+        return check_string(where, repr(self.text), text)
+
+    def labels_of(self, where: str, document: Mapping[str, Any]) -> list[str]:
+        """Return the labels of a document: a list, or a string that is split at `separator`."""
+        labels = document.get(self.labels)
+        if isinstance(labels, str) and self.separator is not None:
+            labels = _split(labels, self.separator)
+        if not isinstance(labels, list):
+            found = _kind_of_cell(document, self.labels)
+            raise InputError(f"{where}: expected {self.labels!r} to be a list of identifiers, found {found}")
+        return [self._label(where, label) for label in labels]
+
+    def text_and_labels(self, where: str, document: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Return the text and the labels of a document; raise InputError if a required id is missing."""
+        self.id_of(where, document)
+        return self.text_of(where, document), self.labels_of(where, document)
+
+    def id_of(self, where: str, document: Mapping[str, Any]) -> str | None:
+        """Return the id of a row, a string or an integer, or None if it has none.
+
+        If `id` is not the default column, every row must have an id.
+        """
+        name = document.get(self.id)
+        if isinstance(name, int) and not isinstance(name, bool):
+            return str(name)
+        if isinstance(name, str) and name.strip():
+            return check_string(where, f"the id {name[:40]!r}", name)
+        if self.id == Columns.id:
+            return None
+        found = "an empty string" if isinstance(name, str) else _kind_of_cell(document, self.id)
+        raise InputError(
+            f"{where}: expected {self.id!r}, which names rows, to be a string or an integer, found {found}"
+        )
+
+    def _label(self, where: str, label: Any) -> str:
+        if isinstance(label, bool) or not isinstance(label, str | int):
+            raise InputError(
+                f"{where}: expected each of {self.labels!r} to be a string or an integer, found {kind_of(label)}"
+            )
+        name = str(label)
+        return normalize(check_string(where, f"label {name[:40]!r}", name), self.unicode_normalization)
+
+
+@dataclass
+class LabelCells:
+    """Parser of the label cells of one table; `check` raises InputError if the default separator is probably wrong."""
+
+    path: str
+    columns: Columns
+    n_split: int = 0
+    n_cells: int = 0
+    n_characters: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+
+    def read(self, where: str, cell: Any) -> list[Any]:
+        """Return the labels of a cell; an empty cell has none."""
+        if cell is None or (isinstance(cell, float) and cell != cell):
+            return []
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            return [cell]
+        if not isinstance(cell, str):
+            return _as_list(where, cell)
+        if self.columns.separator is not None:
+            return _split(cell, self.columns.separator)
+        stripped = cell.strip()
+        if stripped.startswith("[") and stripped.endswith("]"):
+            self.n_split += 1
+            return _parse_list(where, stripped)
+        if SEPARATOR in cell:
+            self.n_split += 1
+        self.n_cells += 1
+        self.n_characters += len(stripped)
+        self.others.update(other for other in _OTHER_SEPARATORS if other in stripped)
+        return _split(cell, SEPARATOR)
+
+    def check(self) -> None:
+        """Raise InputError if labels are probably separated by something other than the default."""
+        if self.n_split or not self.others:
+            return
+        if self.n_characters > _TEXT_LENGTH * self.n_cells:
+            raise InputError(
+                f"{self.path}: cells of {self.columns.labels!r} have {self.n_characters // self.n_cells} characters on "
+                "average and are not split: are they texts? (--text-column, --labels-column; or name the separator of "
+                "labels, --separator)"
+            )
+        other, n_cells = self.others.most_common(1)[0]
+        raise InputError(
+            f"{self.path}: no cell of {self.columns.labels!r} has {SEPARATOR!r} between labels, but {n_cells} have "
+            f"{other!r}; name the separator (--separator {other!r}, or {SEPARATOR!r} if it is part of names)"
+        )
+
+
+def _split(cell: str, separator: str) -> list[str]:
+    return [name for part in cell.split(separator) if (name := part.strip())]
+
+
+def _parse_list(where: str, cell: str) -> list[Any]:
+    """Parse a list in JSON or Python syntax."""
+    try:
+        return list(parse_json(cell))
+    except json.JSONDecodeError:
+        pass
+    except ValueError as error:
+        raise InputError(f"{where}: a list of labels was expected: {error}") from error
+    inside, position, labels = cell[1:-1], 0, []
+    while position < len(inside):
+        match = _QUOTED.match(inside, position)
+        if match is None or match.end() == position:
+            raise InputError(
+                f"{where}: expected a list of labels in quotes, found {inside[position : position + 40]!r}"
+            )
+        text = match[1] if match[1] is not None else match[2]
+        labels.append(int(match[3]) if text is None else _ESCAPE.sub(_unescape, text))
+        position = match.end()
+    return labels
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
+    if code is None:
+        return _SHORT.get(match[4], match[4])
+    return chr(min(int(code, 16), 0x10FFFF))
+
+
+def _as_list(where: str, cell: Any) -> list[Any]:
+    """Return a list, a set or an array of labels as a list."""
+    if hasattr(cell, "tolist"):  # a numpy array
+        cell = cell.tolist()
+    if isinstance(cell, set | frozenset):
+        cell = sorted(cell, key=str)
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return [cell]
+    if not isinstance(cell, list | tuple):
+        raise InputError(f"{where}: expected labels, found {kind_of(cell)}")
+    return list(cell)
+
+
+def _kind_of_cell(document: Mapping[str, Any], key: str) -> str:
+    return kind_of(document[key]) if key in document else "nothing"
+
+
+def kind_of(value: Any) -> str:
+    """Return the type of a JSON value or table cell in words, for messages."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    if isinstance(value, int | float | None) or type(value) in kinds:
+        return kinds.get(type(value), "a number")
+    return f"a {type(value).__name__}"

@@ -1,1 +1,0 @@
-"""Compiled loops over plain arrays; they know numpy and numba only."""

@@ -1,0 +1,58 @@
+"""Beam search over label trees: batches of rows, shared among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from unmissed.execution import Threads
+from unmissed.models.label_trees.beam_kernels import add_trees
+from unmissed.models.label_trees.first_levels import search_tree
+from unmissed.models.label_trees.tree_file import SearchTree
+from unmissed.numerics.csr import csr_arrays
+from unmissed.numerics.workspace import workspace, zeroed_workspace
+from unmissed.ranking import Ranking
+
+_ROWS = 4096  # rows per batch; larger batches share more nodes and need more memory
+_MAX_LEAF_SCORES = 2**26  # per thread; a very wide beam gets smaller batches
+
+
+def search(
+    X: sp.csr_matrix, trees: Sequence[SearchTree], beam: int, k: int, n_labels: int, n_jobs: int | None
+) -> Ranking:
+    """Return the k labels of each row with the highest mean probability over the trees."""
+    n_samples = X.shape[0]
+    beam = min(beam, max(tree.clusters.n_nodes for tree in trees))  # a tree has no more nodes
+    labels = np.full((n_samples, k), -1, np.int32)
+    scores = np.full((n_samples, k), -np.inf, np.float32)
+    indptr, indices, data = csr_arrays(X)
+    tree_labels = np.stack([tree.clusters.labels for tree in trees])
+    widest = max(tree.widest for tree in trees)
+    size = max(min(_MAX_LEAF_SCORES // (len(trees) * beam * max(widest, 1)), _ROWS), 1)
+    tops = [tree.top for tree in trees]
+
+    def search_rows(first: int) -> None:
+        last = min(first + size, n_samples)
+        rows = (indptr[first : last + 1], indices, data)
+        shape = (len(trees), last - first, beam)
+        table = zeroed_workspace("features of a node", X.shape[1], np.int32)
+        begins, sizes = (
+            workspace("begins of leaves", shape, np.int32),
+            workspace("sizes of leaves", shape, np.int32),
+        )
+        leaf_scores = workspace("scores of leaves", (*shape, widest))
+        tile = workspace("tile of a node", (max(tree.tile for tree in trees),))
+        for at, (tree, top) in enumerate(zip(trees, tops, strict=True)):
+            nodes, node_scores = np.empty(shape[1:], np.int32), np.empty(shape[1:], np.float32)
+            search_tree(
+                tree.search, top, *rows, nodes, node_scores, table, tile, begins[at], sizes[at], leaf_scores[at]
+            )
+        totals = np.full(n_labels, -1.0)
+        add_trees(tree_labels, begins, sizes, leaf_scores, totals, labels[first:last], scores[first:last])
+
+    firsts = range(0, n_samples, size)
+    for _ in Threads(n_jobs if len(firsts) > 1 else 1).each(search_rows, firsts):
+        pass
+    return Ranking(labels, scores)

@@ -1,0 +1,196 @@
+"""Design, the training rows in the memory layout of the solvers, and LabelBlock, the labels that one task solves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.numerics.csr import count_features, count_rows, reorder
+from unmissed.numerics.workspace import borrowed_zeros, workspace
+
+Floats = npt.NDArray[np.float32]
+RowIndices = npt.NDArray[np.int32]
+Costs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LabelBlock:
+    """Consecutive labels with their positive rows and the costs of a loss phi of a margin m.
+
+    Label l of the block has the positives `rows[starts[l]:starts[l + 1]]`, numbered as in the X that the solver was
+    prepared for. A positive costs `positive[l] * phi(m) + counter[l] * phi(-m)`, any other row
+    `negative[l] * phi(-m)`; the costs include C. `counter` None means 0. `may_have_duplicate[l]` is True if another
+    label, in this block or another, may have the same positives: the solution of l is then cached.
+    """
+
+    first: int
+    starts: npt.NDArray[np.int64]
+    rows: RowIndices
+    positive: Costs
+    negative: Costs
+    counter: Costs | None = None
+    may_have_duplicate: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        return len(self.positive)
+
+    def positives(self, at: int) -> RowIndices:
+        """Return the positive rows of a label."""
+        return self.rows[self.starts[at] : self.starts[at + 1]]
+
+    def check_costs(self) -> None:
+        """Raise InputError for costs that are negative, not finite, or make a label's problem non-convex."""
+        for name, costs in (("positive", self.positive), ("negative", self.negative)):
+            invalid = np.flatnonzero(~(np.isfinite(costs) & (np.asarray(costs) >= 0)))
+            if len(invalid):
+                label, cost = self.first + invalid[0], costs[invalid[0]]
+                raise InputError(
+                    f"label {label} has the {name} cost {cost:g}; a finite number, at least 0, was expected"
+                )
+        if self.counter is not None and np.any(self.counter != 0):
+            label = self.first + int(np.flatnonzero(self.counter)[0])
+            raise InputError(
+                f"label {label} has a counter cost: its problem is not convex, and only convex ones are solved"
+            )
+
+
+@dataclass(frozen=True)
+class Design:
+    """Rows of X in CSR format, in random order, with the features sorted by descending frequency.
+
+    Frequent features come first so that the often-used part of a weight vector stays in cache. Coordinate ascent
+    converges faster in random row order. Features that do not occur in the rows are removed.
+
+    `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X. `chosen` are
+    the rows of X (ascending; None for all) and `position_of_row` their positions here. `typical_length` is the median
+    of |x| over non-empty rows, to three digits (1 if all are empty).
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.uint32]
+    values: Floats
+    norms: Floats
+    position_of_row: RowIndices
+    features: npt.NDArray[np.int32]
+    chosen: npt.NDArray[np.int64] | None
+    use_bias: np.float32
+    typical_length: float
+
+    @property
+    def n_samples(self) -> int:
+        """The number of rows."""
+        return len(self.norms)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features, without the constant feature of the bias."""
+        return len(self.features)
+
+    @cached_property
+    def size(self) -> float:
+        """An upper bound of the Frobenius norm of X, including the constant feature."""
+        return math.sqrt(float(np.sum(self.norms, dtype=np.float64))) * (1 + 1e-6)  # norms are float32
+
+    @cached_property
+    def longest(self) -> int:
+        """The largest number of non-zeros in a row."""
+        return int(np.diff(self.indptr).max(initial=0))
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """The CSR arrays (indptr, indices, values) in the order in which kernels take them."""
+        return self.indptr, self.indices, self.values
+
+    def positions(self, rows: npt.NDArray[Any]) -> RowIndices:
+        """Return the positions in this design of rows of X, given by their row numbers in X."""
+        if not len(rows):
+            return np.empty(0, np.int32)
+        if self.chosen is not None:
+            at = np.searchsorted(self.chosen, rows)
+            if not np.isin(rows, self.chosen).all():
+                raise InputError("a label block names a row that the solver was not prepared for")
+            rows = at
+        elif not 0 <= rows.min() <= rows.max() < self.n_samples:
+            raise InputError(f"a label block names a row outside X ({self.n_samples} rows)")
+        positions: RowIndices = self.position_of_row[rows]
+        return positions
+
+
+def by_frequency(indices: npt.NDArray[np.int32], n_features: int) -> npt.NDArray[np.int32]:
+    """Return the index of each feature in descending order of frequency, for cache locality."""
+    counts = np.zeros(n_features, np.int64)
+    count_features(np.ascontiguousarray(indices), counts)
+    position = np.empty(n_features, np.int32)
+    position[np.argsort(-counts, kind="stable")] = np.arange(n_features, dtype=np.int32)
+    return position
+
+
+def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None) -> Design:
+    """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
+
+    Time and memory depend on the chosen rows only, so that thousands of small subsets of X are cheap.
+    """
+    chosen = None if rows is None else _check_rows(rows, X.shape[0])
+    begins, ends = X.indptr[:-1], X.indptr[1:]
+    if chosen is not None:
+        begins, ends = begins[chosen], ends[chosen]
+    begins, ends = begins.astype(np.int64), ends.astype(np.int64)
+    n_samples = len(begins)
+    indices = np.ascontiguousarray(X.indices)
+    features, position_of_feature = _frequent_first(begins, ends, indices, X.shape[1])
+    order = np.random.default_rng(seed).permutation(n_samples)
+    position_of_row = np.empty(n_samples, np.int32)
+    position_of_row[order] = np.arange(n_samples, dtype=np.int32)
+    size = int((ends - begins).sum())
+    indptr = np.empty(n_samples + 1, np.int64)
+    new_indices = np.empty(size, np.uint32)
+    values = np.empty(size, np.float32)
+    norms = np.empty(n_samples, np.float32)
+    data = np.ascontiguousarray(X.data)
+    feature_index = position_of_feature, len(features)
+    reorder(begins[order], ends[order], indices, data, *feature_index, indptr, new_indices, values, norms)
+    if not np.isfinite(norms).all():
+        raise InputError("X has a row too long for float32: its squared norm overflows; scale its features down")
+    filled = norms[norms > 0]
+    typical = float(f"{math.sqrt(float(np.median(filled))):.3g}") if len(filled) else 1.0  # exactly 1 for unit rows
+    use_bias = np.float32(1 if bias else 0)
+    return Design(indptr, new_indices, values, norms + use_bias, position_of_row, features, chosen, use_bias, typical)
+
+
+def _check_rows(rows: npt.ArrayLike, n_samples: int) -> npt.NDArray[np.int64]:
+    chosen = np.asarray(rows)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.any(chosen[1:] <= chosen[:-1]):
+        raise InputError("rows must be integers in strictly ascending order")
+    if len(chosen) and not 0 <= chosen[0] <= chosen[-1] < n_samples:
+        raise InputError(f"rows must be between 0 and {n_samples - 1}")
+    return chosen.astype(np.int64)
+
+
+def _frequent_first(
+    begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], indices: npt.NDArray[Any], n_features: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the features of some rows, most frequent first, and the inverse map (undefined for other features)."""
+    seen = workspace("features seen", (n_features,), np.int32)
+    with borrowed_zeros("counts of features", n_features, np.int64) as counts:
+        occurring = np.sort(seen[: count_rows(begins, ends, indices, counts, seen)])
+        features = occurring[np.argsort(-counts[occurring], kind="stable")]
+        counts[occurring] = 0
+    position_of_feature = workspace("index of features", (n_features,), np.int32)
+    position_of_feature[features] = np.arange(len(features), dtype=np.int32)
+    return features, position_of_feature
+
+
+_LEAST_COST = 1e-30  # avoids an infinite h for a cost of 0
+
+
+def half_inverse(cost: float) -> np.float32:
+    """Return h = 1/(2c), the diagonal term that a cost c adds to the dual of the squared hinge."""
+    return np.float32(0.5 / max(cost, _LEAST_COST))

@@ -1,0 +1,215 @@
+"""DiSMEC and PW-DiSMEC: one squared-hinge SVM per label, unweighted and propensity-weighted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.execution import Piece, Pieces, Work
+from unmissed.models.linear.dismec.solver import SquaredHinge
+from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
+from unmissed.models.ranges import BlockSize, Count, NotNegative, Positive, Seed, Tolerance
+from unmissed.models.training_data import TrainingData
+from unmissed.progress import Progress, silent
+from unmissed.propensity import Costs, PropensityLike, WeightingName, as_propensity, costs
+
+_CHOICE = "choice/weighting"
+CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail", "balanced")
+
+
+class DiSMEC(OneVsRest):
+    """One-vs-rest squared-hinge SVMs with pruned weights (Babbar and Schölkopf, 2017).
+
+    Each label minimizes 1/2 |w|^2 + 1/2 b^2 + C sum_i max(0, 1 - z_i (w.x_i + b))^2, LIBLINEAR's objective, to a
+    relative duality gap of `tol`.
+
+    Parameters
+    ----------
+    C : weight of the loss relative to the penalty
+    tol : relative duality gap at which a label counts as solved
+    prune : weights with a smaller absolute value become 0 after training
+    normalize : scale each row to unit L2 norm, in training and in prediction, as in the paper
+    fit_bias : true for a bias that is penalized like the weights, free for an unpenalized one, false for none
+    max_rounds : rounds per label; a label that is not solved by then is named in a warning
+    block_size : labels per piece, the unit of work and of file; it does not change the ranking
+    n_jobs : threads; all cores by default
+    random_state : seed of the order in which rows are visited
+    """
+
+    fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01}
+
+    def __init__(
+        self,
+        *,
+        C: Positive = 1.0,
+        tol: Tolerance = 1e-3,
+        prune: NotNegative = 0.01,
+        normalize: bool = True,
+        fit_bias: bool | Literal["free"] = True,
+        max_rounds: Count = 50,
+        block_size: BlockSize = 256,
+        n_jobs: int | None = None,
+        random_state: Seed = 0,
+    ) -> None:
+        self.C = C
+        self.tol = tol
+        self.prune = prune
+        self.normalize = normalize
+        self.fit_bias = fit_bias
+        self.max_rounds = max_rounds
+        self.block_size = block_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _solver(self) -> SquaredHinge:
+        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
+
+    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
+        ones = np.ones(len(label_counts))
+        return self._scaled(Costs(ones, np.zeros_like(ones), ones))
+
+    def _scaled(self, costs: Costs) -> Costs:
+        """Multiply costs by C."""
+        with np.errstate(over="ignore"):
+            scaled = Costs(*(float(self.C) * part for part in costs))
+        if not all(np.isfinite(part).all() for part in scaled):
+            raise InputError(f"C = {self.C:g} times the largest cost of a label overflows float64; choose a smaller C")
+        return scaled
+
+
+class PWDiSMEC(DiSMEC):
+    """PW-DiSMEC: DiSMEC that weights observed positives by inverse propensity.
+
+    The less likely a label is to be observed, the more its observed positives cost.
+
+    Parameters
+    ----------
+    weighting : cost of a positive of propensity p: tail (1/p - 1, the paper's tables), surrogate (2/p - 1, the convex
+        bound of the unbiased loss), floored-tail (tail, but at least 1), balanced or none; negatives cost 1.
+        auto keeps none unless another weighting is likely to raise held-out PSP@5 without a significant drop in P@1
+    propensity : estimate of p from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python
+        also a model such as Jain(), one p for all labels, or an array with one p per label
+    C, tol, prune, normalize, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
+    """
+
+    baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none"}
+    weighting_: WeightingName
+    choice_: dict[str, Any] | None
+
+    def __init__(
+        self,
+        *,
+        weighting: WeightingName | Literal["auto"] = "tail",
+        propensity: PropensityLike | None = None,
+        C: Positive = 1.0,
+        tol: Tolerance = 1e-3,
+        prune: NotNegative = 0.01,
+        normalize: bool = True,
+        fit_bias: bool | Literal["free"] = True,
+        max_rounds: Count = 50,
+        block_size: BlockSize = 256,
+        n_jobs: int | None = None,
+        random_state: Seed = 0,
+    ) -> None:
+        super().__init__(
+            C=C,
+            tol=tol,
+            prune=prune,
+            normalize=normalize,
+            fit_bias=fit_bias,
+            max_rounds=max_rounds,
+            block_size=block_size,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
+        self.weighting = weighting
+        self.propensity = propensity
+
+    def _fit(self, rows: TrainingData, work: Work) -> None:
+        if self.weighting != "auto":
+            super()._fit(rows, work)
+            return
+        self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
+        # every partition chooses for itself, with the same result, rather than wait for another
+        own_work = work if work.partition.seconds == 0 else Work(work.pieces, work.executor)
+        choosing = WeightingSelection(rows, self.unfitted(), lambda *_: work.tell(0))
+        for piece in own_work.map([WeightingTask()], choosing):
+            self.unfitted().set_params(weighting=_chosen(piece))._fit(rows, work)
+
+    def _fit_labels(self, rows: TrainingData, work: Work) -> None:
+        check_new_labels(self.propensity)
+        self.unfitted().set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
+
+    def _open(self, pieces: Pieces) -> None:
+        weighting, choice = self.weighting, None
+        if weighting == "auto":
+            piece = pieces.get(_CHOICE)
+            if piece is None:
+                raise InputError(f"the piece {_CHOICE} is missing; the run is damaged")
+            weighting, choice = _chosen(piece), dict(piece.metadata)
+        super()._open(pieces)
+        self.weighting_, self.choice_ = weighting, choice
+
+    def choice(self) -> dict[str, Any] | None:
+        """Return the result of the selection by `weighting="auto"`; None for any other weighting."""
+        self._check_fitted()
+        return self.choice_
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the number of weights, and the selected weighting if it was selected automatically."""
+        return {**super().metadata(), **({} if self.choice_ is None else {"weighting chosen": self.weighting_})}
+
+    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
+        return self._costs_of(self.weighting, label_counts, n_samples)
+
+    def _costs_of(self, weighting: str, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
+        propensity = as_propensity(self.propensity)
+        return self._scaled(costs(weighting, propensity.estimate(label_counts, n_samples), label_counts))
+
+
+@dataclass(frozen=True)
+class WeightingSelection:
+    """Shared state of the selection of a weighting: training data, unfitted model and progress callback."""
+
+    rows: TrainingData
+    model: PWDiSMEC
+    progress: Progress = silent
+
+    def __call__(self) -> WeightingSelection:
+        """Return itself; candidates share no other state."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WeightingSelection, (self.rows, self.model)  # the progress callback stays in this process
+
+
+@dataclass(frozen=True)
+class WeightingTask:
+    """Select the weighting on held-out rows."""
+
+    key: str = _CHOICE
+    size: int = 0
+
+    def run(self, shared: WeightingSelection) -> Piece:
+        """Train and compare the candidate weightings."""
+        from unmissed.models.model_selection import Sampling, choose
+
+        model = shared.model
+        sampling = Sampling(seed=int(model.random_state))
+        found = choose(model, shared.rows, {"weighting": CANDIDATES}, sampling=sampling, progress=shared.progress)
+        return Piece(self.key, metadata=found.to_json())
+
+
+def _chosen(piece: Piece) -> WeightingName:
+    """Return the selected weighting; raise if the piece has none."""
+    params = piece.metadata.get("params")
+    chosen = params.get("weighting") if isinstance(params, dict) else None
+    for name in ("none", *CANDIDATES):
+        if name == chosen:
+            return name
+    raise piece.damaged("it has no valid weighting")

@@ -1,0 +1,92 @@
+"""Exact one-vs-rest squared-hinge SVMs for a block of labels, each with a duality gap as its certificate.
+
+For every label: min 1/2 |w|^2 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 over (w, b), LIBLINEAR's objective.
+
+The algorithm, for LANES labels at a time:
+
+1. Warm start. All labels start near the solution of a label without positives, which they share.
+2. Two sweeps of dual coordinate ascent in lanes, over the first quarter of the rows and over the rest. After each sweep
+   follows a per-label phase over the label's active rows (a > 0).
+3. Rounds. A pass in lanes finds the violated rows outside each label's working set and, from the second round on, the
+   duality gap. Labels with a small enough gap are done; the others add those rows and run a per-label phase.
+
+Labels that are not done after two rounds wait until the block has enough of them to fill the lanes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from unmissed.models.linear.design import Design, LabelBlock, lay_out
+from unmissed.models.linear.dismec import schedule
+from unmissed.models.linear.dismec.dual_ascent import DualAscent, InitialSolutions
+from unmissed.models.linear.dismec.label_state import LabelState
+from unmissed.models.linear.dismec.packed_design import PackedDesign
+from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
+from unmissed.models.linear.duplicate_labels import DuplicateLabels, seed_of
+from unmissed.models.linear.shard import Shard
+from unmissed.models.linear.shard_builder import ShardBuilder
+from unmissed.models.ranges import Count, NotNegative, Seed, Tolerance, check_bias, check_ranges
+
+
+@dataclass(frozen=True)
+class SquaredHinge:
+    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` rounds per label.
+
+    `fit_bias` is True for a bias that is penalized like the weights (LIBLINEAR with -B 1), "free" for an unpenalized
+    one, False for none. Weights with |w| < prune become 0 after training if rows are L2-normalized; for other rows the
+    threshold is divided by their typical norm.
+    """
+
+    tol: Tolerance = 1e-3
+    prune: NotNegative = 0.01
+    fit_bias: bool | str = True
+    max_rounds: Count = 50
+    random_state: Seed = 0
+
+    def __post_init__(self) -> None:
+        check_ranges(self, type(self))
+        check_bias(self.fit_bias)
+
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
+        """Prepare X (canonical float32 CSR), or a sorted subset of its rows, for all blocks of labels."""
+        return PreparedSquaredHinge(self, X, rows)
+
+
+class PreparedSquaredHinge:
+    """A solver and the prepared rows of X; it is safe to share between threads."""
+
+    def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
+        self.solver = solver
+        self.design: Design = lay_out(X, bias=solver.fit_bias is not False, seed=int(solver.random_state), rows=rows)
+        self._quantized = QuantizedRows(self.design)
+        self._packed = PackedDesign(self.design)
+        self._duplicates = DuplicateLabels()
+        self._initial_solutions = InitialSolutions(
+            self.design, self._packed, solver.fit_bias == "free", int(solver.random_state)
+        )
+
+    def solve(self, block: LabelBlock) -> Shard:
+        """Return the solution of every label of the block; it does not depend on the assignment of labels to blocks."""
+        block.check_costs()
+        solver, positions = self.solver, self.design.positions(block.rows)
+        builder = ShardBuilder(self.design, block.first, block.n_labels, solver.prune)
+
+        def begin(at: int) -> LabelState:
+            costs = float(block.positive[at]), float(block.negative[at])
+            positives = positions[block.starts[at] : block.starts[at + 1]]
+            seed = int(solver.random_state) + seed_of(positives)
+            return LabelState(at, positives, costs, self._initial_solutions.of(costs[1]), seed)
+
+        def keep(label: LabelState) -> None:
+            builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs)
+            label.release()
+
+        labels = [begin(at) for at in self._duplicates.begin(block, builder)]
+        method = DualAscent(self.design, self._packed, self._quantized, solver.tol, solver.max_rounds)
+        schedule.run(labels, method, keep)
+        self._duplicates.end(block, builder)
+        return builder.build()

@@ -1,0 +1,144 @@
+"""One-vs-rest: one linear classifier per label, trained in independent blocks of labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.errors import InputError
+from unmissed.execution import Piece, Work
+from unmissed.models.label_blocks import label_key
+from unmissed.models.linear.design import LabelBlock
+from unmissed.models.linear.linear_model import LinearModel, shard_piece
+from unmissed.models.linear.shard import Shard
+from unmissed.models.training_data import TrainingData
+from unmissed.propensity import Costs, FromTable, PropensityLike, as_propensity
+
+
+class PreparedSolver(Protocol):
+    """A solver with its copy of X, ready to solve blocks of labels."""
+
+    def solve(self, block: LabelBlock) -> Shard:
+        """Return the solutions of a block; they do not depend on how labels are assigned to blocks."""
+
+
+class Solver(Protocol):
+    """Solves blocks of labels; a frozen dataclass of parameters, validated on construction."""
+
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
+        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve."""
+
+
+@dataclass(frozen=True)
+class BlockProblem:
+    """Computes the shared state of label blocks: the prepared solver, Y as CSC, and the costs.
+
+    Costs are computed in the worker, so that the data sent to it does not grow with the number of labels.
+    """
+
+    solver: Solver
+    rows: TrainingData
+    model: OneVsRest
+
+    def __call__(self) -> Blocks:
+        """Return the shared state; called once per worker."""
+        costs = self.model._costs(self.rows.label_counts, self.rows.n_samples)
+        Y = self.rows.Y.tocsc()
+        return Blocks(self.solver.prepare(self.rows.features), Y, costs, find_duplicate_columns(Y))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Shared state of all label blocks."""
+
+    prepared: PreparedSolver
+    Y: Any
+    costs: Costs
+    may_have_duplicate: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class BlockTask:
+    """Trains the columns `begin` to `end` (exclusive) of Y; the label of column `begin` has the number `first`."""
+
+    first: int
+    begin: int
+    end: int
+
+    @property
+    def key(self) -> str:
+        """The key of the block's piece."""
+        return label_key(self.first)
+
+    @property
+    def size(self) -> int:
+        """The number of labels."""
+        return self.end - self.begin
+
+    def run(self, shared: Blocks) -> Piece:
+        """Return the piece with the solutions of the block."""
+        Y, labels = shared.Y, slice(self.begin, self.end)
+        block = LabelBlock(
+            first=self.first,
+            starts=(Y.indptr[self.begin : self.end + 1] - Y.indptr[self.begin]).astype(np.int64),
+            rows=Y.indices[Y.indptr[self.begin] : Y.indptr[self.end]].astype(np.int32, copy=False),
+            positive=shared.costs.positive[labels],
+            negative=shared.costs.negative[labels],
+            counter=shared.costs.counter[labels],
+            may_have_duplicate=shared.may_have_duplicate[labels],
+        )
+        return shard_piece(shared.prepared.solve(block))
+
+
+class OneVsRest(LinearModel):
+    """Base of one-vs-rest estimators, one task per block of labels; a subclass defines the solver and the costs."""
+
+    block_size: int
+
+    @abstractmethod
+    def _solver(self) -> Solver:
+        """Return the solver, with validated parameters."""
+
+    @abstractmethod
+    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
+        """Return the costs of positives and negatives per label, with constants such as C included."""
+
+    def _fit(self, rows: TrainingData, work: Work) -> None:
+        self._train(rows, 0, work)
+
+    def _fit_labels(self, rows: TrainingData, work: Work) -> None:
+        self._train(rows, self.n_labels_, work)
+
+    def _train(self, rows: TrainingData, first: int, work: Work) -> None:
+        """Solve the label blocks that are not finished, numbering labels from `first`."""
+        solver = self._solver()
+        size = int(self.block_size)
+        self._costs(rows.label_counts, rows.n_samples)  # raises for invalid costs before X is copied
+        tasks = [
+            BlockTask(first + begin, begin, min(begin + size, rows.n_labels)) for begin in range(0, rows.n_labels, size)
+        ]
+        sizes = {task.key: task.size for task in tasks}
+        for piece in work.map(tasks, BlockProblem(solver, rows, self.unfitted())):
+            if piece.metadata.get("n_labels") != sizes[piece.key]:
+                raise InputError(f"{piece.where or piece.key}: was made with another block_size")
+
+
+def find_duplicate_columns(Y: Any) -> npt.NDArray[np.bool_]:
+    """Return a mask of the columns of Y (CSC) that may have the same rows as another column; no false negatives.
+
+    A column's hash is the sum of random 64-bit numbers of its rows. Columns of equal hash are taken as duplicates.
+    """
+    numbers = np.random.default_rng(0).integers(2**64, size=Y.shape[0], dtype=np.uint64)
+    sums = np.append(np.uint64(0), np.cumsum(numbers[Y.indices], dtype=np.uint64))[Y.indptr]
+    _, kind, count = np.unique(sums[1:] - sums[:-1], return_inverse=True, return_counts=True)
+    return np.asarray(count[kind.reshape(-1)] > 1)
+
+
+def check_new_labels(propensity: PropensityLike | None) -> None:
+    """Raise InputError if new labels are trained with a table of propensities."""
+    if isinstance(as_propensity(propensity), FromTable):
+        raise InputError("a table of propensities has no entry for new labels; use a model such as Jain()")

@@ -1,0 +1,138 @@
+"""Exact scores, rankings and decisions of sparse linear models stored in shards."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from unmissed.execution import Threads
+from unmissed.models.linear.design import by_frequency
+from unmissed.models.linear.ranking.tiles import fill_tile, score_sparse, score_tile
+from unmissed.models.linear.shard import Shard
+from unmissed.numerics.simd import LANES
+from unmissed.numerics.topk import merge_best
+from unmissed.ranking import Ranking
+
+MAX_DIRECT_ROWS = 256  # up to this many rows are scored directly from the shards; building dense tiles would cost more
+MAX_NUMPY_LOOKUPS = 1 << 13  # features times shards up to which a NumPy loop is faster than importing Numba
+_ROWS = 512  # rows per task of a thread
+
+Scores = npt.NDArray[np.float32]
+ScoreConsumer = Callable[[int, slice, Scores], None]
+ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
+"""First label, number of labels, kernel, arguments of the kernel."""
+
+
+def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
+    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
+    if X.shape[0] == 1 and X.nnz * len(shards) <= MAX_NUMPY_LOOKUPS and "numba" not in sys.modules:
+        return rank_one(X, shards, k)
+    labels = np.full((X.shape[0], k), -1, np.int32)
+    best = np.full((X.shape[0], k), -np.inf, np.float32)
+
+    def consume(first: int, rows: slice, scores: Scores) -> None:
+        merge_best(scores, first, labels[rows], best[rows])
+
+    _score(X, shards, consume, n_jobs)
+    return Ranking(labels, best)
+
+
+def rank_one(X: sp.csr_matrix, shards: Iterable[Shard], k: int) -> Ranking:
+    """Return the k highest-scoring labels of a single row without compiled code, bit for bit those of `rank`.
+
+    Importing Numba takes longer than this loop; a shell command that ranks one text saves that time.
+    """
+    scores = [np.empty(0, np.float32)]
+    for shard in shards:
+        line = shard.bias.astype(np.float32)
+        positions = np.searchsorted(shard.features, X.indices)
+        for feature, value, position in zip(X.indices.tolist(), X.data, positions.tolist(), strict=True):
+            if position < shard.features.size and shard.features[position] == feature:
+                inside = slice(int(shard.starts[position]), int(shard.starts[position + 1]))
+                line[shard.labels[inside]] += value * shard.weights[inside]  # a label occurs once per feature
+        scores.append(line)
+    every = np.concatenate(scores)
+    least = np.partition(every, -k)[-k] if 0 < k < every.size else -np.inf
+    best_labels = np.flatnonzero(every >= least)
+    order = best_labels[np.lexsort((best_labels, -every[best_labels]))[:k]]
+    labels, best = np.full((1, k), -1, np.int32), np.full((1, k), -np.inf, np.float32)
+    labels[0, : order.size], best[0, : order.size] = order, every[order]
+    return Ranking(labels, best)
+
+
+def decide(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, threshold: float, n_jobs: int | None) -> Any:
+    """Return the sparse 0/1 matrix of labels with a score of at least `threshold`."""
+    hits = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+
+    def consume(first: int, rows: slice, scores: Scores) -> None:
+        row, label = np.nonzero(scores >= threshold)
+        hits.append((row + rows.start, label + first))
+
+    _score(X, shards, consume, n_jobs)
+    rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True))
+    return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
+
+
+def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.int64]) -> Scores:
+    """Return the scores of selected labels, (n_samples, len(labels))."""
+    out = np.empty((X.shape[0], len(labels)), np.float32)
+    for shard in shards:
+        wanted = np.flatnonzero((labels >= shard.first) & (labels < shard.first + shard.n_labels))
+        if len(wanted):
+
+            def consume(first: int, rows: slice, scores: Scores, wanted: Any = wanted) -> None:
+                inside = wanted[(labels[wanted] >= first) & (labels[wanted] < first + scores.shape[1])]
+                out[rows.start : rows.stop, inside] = scores[:, labels[inside] - first]
+
+            _score(X, [shard], consume, 1)
+    return out
+
+
+def _score(X: sp.csr_matrix, shards: Sequence[Shard], consume: ScoreConsumer, n_jobs: int | None) -> None:
+    """Call consume(first label, rows, scores) per shard or tile and block of rows; threads share the rows."""
+    indptr, data = X.indptr.astype(np.int64), X.data
+    pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
+    threads = Threads(n_jobs if len(pieces) > 1 else 1)
+    if X.shape[0] <= MAX_DIRECT_ROWS:
+        indices, passes = X.indices.astype(np.int32, copy=False), _shard_passes(shards)
+    else:
+        position = by_frequency(X.indices, X.shape[1])
+        indices = position[X.indices].view(np.uint32)  # unsigned: no wrap-around checks
+        passes = _tile_passes(shards, position)
+    for first, n_labels, kernel, arguments in passes:
+
+        def score(rows: slice, first: int = first, n_labels: int = n_labels, call: Any = (kernel, arguments)) -> None:
+            scores = np.empty((rows.stop - rows.start, len(call[1][-1])), np.float32)
+            call[0](indptr[rows.start : rows.stop + 1], indices, data, *call[1], scores)
+            consume(first, rows, scores[:, :n_labels])
+
+        for _ in threads.each(score, pieces):
+            pass
+
+
+def _shard_passes(shards: Sequence[Shard]) -> Iterator[ScoringPass]:
+    """Yield one pass per shard, in its stored sparse layout."""
+    for shard in shards:
+        arrays = (shard.features, shard.starts, shard.labels, shard.weights, shard.bias)
+        yield shard.first, shard.n_labels, score_sparse, arrays
+
+
+def _tile_passes(shards: Sequence[Shard], position: npt.NDArray[np.int32]) -> Iterator[ScoringPass]:
+    """Yield one pass per dense tile of LANES labels, all in the same memory.
+
+    Feature j is in row position[j] of a tile.
+    """
+    tile = np.empty((len(position), LANES), np.float32)
+    for shard in shards:
+        for left in range(0, shard.n_labels, LANES):
+            n_labels = min(LANES, shard.n_labels - left)
+            bias = np.zeros(LANES, np.float32)
+            bias[:n_labels] = shard.bias[left : left + n_labels]
+            tile[:] = 0
+            fill_tile(shard.features, shard.starts, shard.labels, shard.weights, left, position, tile)
+            yield shard.first + left, n_labels, score_tile, (tile, bias)

@@ -1,0 +1,249 @@
+"""Exact top-k labels of many rows: weights are laid out once for the quantized scan (`scan`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from unmissed.execution import Threads
+from unmissed.models.linear.ranking import exact_scores
+from unmissed.models.linear.ranking.candidates import Candidates, score_candidates
+from unmissed.models.linear.ranking.chunks import (
+    FLAGS_PER_WORD,
+    MAX_INT8,
+    NO_LINE,
+    ChunkArrays,
+    add_label_statistics,
+    count_flags,
+    count_weights,
+    flag_weights,
+    write_weights,
+)
+from unmissed.models.linear.ranking.int8 import TILE, byte_slot, to_byte
+from unmissed.models.linear.ranking.scan import NORM, QuantizedBatch, quantize_rows, scan_chunk
+from unmissed.models.linear.shard import Shard
+from unmissed.numerics.csr import csr_arrays, read_only
+from unmissed.numerics.workspace import aligned, workspace
+from unmissed.ranking import Ranking
+
+_CHUNK_LABELS = 8192  # labels per chunk; their sums for one row fit into the cache
+_DENSE_ONE_IN = 16  # a feature gets a dense line if more than 1 in 16 labels of a chunk use it
+_MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
+_INT8_RANGE = 4  # int8 covers weights up to this multiple of a label's root mean square weight
+_MIN_CAPACITY = 64  # candidates per row, plus 4 k
+_MAX_SUMS = 2**24  # sums per thread; more rows per task read the weights less often
+_PER_CANDIDATE = 6  # 32-bit numbers
+_MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
+_TABLE_BYTES = 20  # per feature and chunk: table and counts, at most
+
+
+class Ranker:
+    """Exact top-k labels: the first rows are scored directly from shards, many rows by the quantized scan."""
+
+    def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
+        self._shards, self._n_features = shards, n_features
+        self._n_ranked = 0
+        self._scan: QuantizedScan | None = None
+
+    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
+        """Return the k highest-scoring labels of each row; both paths give the same bits."""
+        self._n_ranked += X.shape[0]
+        if self._scan is None and self._n_ranked > exact_scores.MAX_DIRECT_ROWS and self._scan_pays():
+            self._scan = QuantizedScan(self._shards, self._n_features)
+        if self._scan is None:
+            return exact_scores.rank(X, self._shards, k, n_jobs)
+        return self._scan.rank(X, k, n_jobs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ranker, (self._shards, self._n_features)  # the scan is rebuilt when needed
+
+    def _scan_pays(self) -> bool:
+        """Return whether the scan's layout is small relative to the weights.
+
+        It is not for a million labels with few weights each.
+        """
+        n_labels = sum(shard.n_labels for shard in self._shards)
+        n_weights = sum(shard.weights.size for shard in self._shards)
+        if all(np.isneginf(shard.bias).all() for shard in self._shards):
+            return False  # no label can be ranked
+        table_bytes = _TABLE_BYTES * self._n_features * -(-n_labels // _CHUNK_LABELS)
+        return table_bytes <= 2**26 + 8 * n_weights and n_weights < 2**32  # positions in lists are uint32
+
+
+class QuantizedScan:
+    """The weights of all labels in chunks: quantized for the scan, and exact per label."""
+
+    def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
+        labels = _label_statistics(shards)
+        order = np.argsort(-labels.sizes, kind="stable")
+        order = order[labels.bias[order] > -np.inf]  # a label with bias -inf is never ranked
+        n_chunks = max(round(len(order) / _CHUNK_LABELS), 1)  # a small remainder makes no chunk
+        chosen = np.array_split(order, n_chunks)
+        chunk_of = np.full(len(labels.sizes), n_chunks, np.int32)
+        for number, label_ids in enumerate(chosen):
+            chunk_of[label_ids] = number
+        counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_features), np.int64)
+        for shard in shards:
+            count_weights(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
+        firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
+        self.chunks = [
+            (first, _build_chunk(shards, labels, label_ids, counts[number]))
+            for number, (first, label_ids) in enumerate(zip(firsts, chosen, strict=True))
+        ]
+
+    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
+        """Return the k highest-scoring labels of each row, exactly."""
+        labels = np.full((X.shape[0], k), -1, np.int32)
+        best = np.full((X.shape[0], k), -np.inf, np.float32)
+        indptr, indices, data = csr_arrays(X)
+        threads = Threads(n_jobs)
+        width = max(TILE * len(chunk.scale) for _, chunk in self.chunks)
+        size = _rows_at_a_time(X.shape[0], width + _PER_CANDIDATE * _capacity(k), threads.n_jobs)
+
+        def rank_rows(begin: int) -> None:
+            end = min(begin + size, X.shape[0])
+            rows = _quantize(indptr[begin : end + 1], indices, data)
+            output = labels[begin:end], best[begin:end]
+            candidates = _empty_candidates(end - begin, k)
+            for first, chunk in self.chunks:
+                sums = workspace("quantized scores", (end - begin, TILE * len(chunk.scale)), np.int32)
+                scan_chunk(chunk, first, rows, sums, sums.view(np.float32), candidates, *output)
+            for first, chunk in self.chunks:
+                score_candidates(chunk, first, rows, candidates, *output)
+
+        pieces = range(0, X.shape[0], size)
+        for _ in (threads if len(pieces) > 1 else Threads(1)).each(rank_rows, pieces):
+            pass
+        return Ranking(labels, best)
+
+
+def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
+    """Return the number of rows per task: equal parts for all threads, as few parts as memory permits."""
+    most = max(_MAX_SUMS // max(width, 1), 1)
+    n_parts = n_jobs * -(-n_rows // (n_jobs * most))
+    return max(-(-n_rows // max(n_parts, 1)), min(_MIN_ROWS_PER_THREAD, most))
+
+
+def _quantize(
+    indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], data: npt.NDArray[np.float32]
+) -> QuantizedBatch:
+    """Return quantized rows."""
+    factors = np.empty(indptr[-1] - indptr[0], np.int16)
+    rows = QuantizedBatch(indptr, indices, data, factors, *np.empty((3, len(indptr) - 1)))
+    quantize_rows(rows)
+    return rows
+
+
+def _capacity(k: int) -> int:
+    """Return the capacity of a row's list of candidates."""
+    return _MIN_CAPACITY + 4 * k
+
+
+def _empty_candidates(n_rows: int, k: int) -> Candidates:
+    """Return empty lists of candidates."""
+    shape = n_rows, _capacity(k)
+    lower_bounds = np.full((n_rows, k), -np.inf, np.float32)
+    return Candidates(lower_bounds, np.zeros(n_rows, np.int64), np.empty(shape, np.int32), np.empty(shape, np.float32))
+
+
+class _LabelStatistics(NamedTuple):
+    """Per label: number of weights, squared norm, largest absolute weight, bias."""
+
+    sizes: npt.NDArray[np.int64]
+    squares: npt.NDArray[np.float64]
+    peaks: npt.NDArray[np.float64]
+    bias: npt.NDArray[np.float32]
+
+
+def _label_statistics(shards: Sequence[Shard]) -> _LabelStatistics:
+    """Return the statistics of all labels."""
+    bias = np.concatenate([np.empty(0, np.float32), *(shard.bias for shard in shards)]).astype(np.float32, copy=False)
+    statistics = _LabelStatistics(np.zeros(len(bias), np.int64), np.zeros(len(bias)), np.zeros(len(bias)), bias)
+    for shard in shards:
+        mine = slice(shard.first, shard.first + shard.n_labels)
+        add_label_statistics(*_arrays(shard)[1:], *(array[mine] for array in statistics[:3]))
+    return statistics
+
+
+def _build_chunk(
+    shards: Sequence[Shard], labels: _LabelStatistics, label_ids: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> ChunkArrays:
+    """Return the chunk of the given labels.
+
+    counts[f] is the number of their weights for feature f; it is overwritten.
+    """
+    typical = np.sqrt(labels.squares[label_ids] / np.maximum(labels.sizes[label_ids], 1))
+    order = np.argsort(typical, kind="stable")
+    label_ids = label_ids[order]
+    norm, peak = (_max_per_tile(values[label_ids]) for values in (np.sqrt(labels.squares), labels.peaks))
+    scale = np.maximum.reduce([peak / 32767, norm / NORM, _INT8_RANGE * _max_per_tile(typical[order]) / MAX_INT8])
+    scale = np.where(scale > 0, scale, 1.0)
+    features = np.argsort(-counts, kind="stable")[:_MAX_LINES]  # most frequent features first
+    features = features[_DENSE_ONE_IN * counts[features] > len(label_ids)]
+    lines = np.full(len(counts), -1, np.int32)
+    lines[features] = np.arange(len(features))
+    flags = np.zeros((len(label_ids), -(-len(features) // FLAGS_PER_WORD)), np.uint64)
+    positions = np.full(len(labels.sizes), -1, np.int32)
+    positions[label_ids] = np.arange(len(label_ids))
+    mine = [(_arrays(shard), positions[shard.first : shard.first + shard.n_labels]) for shard in shards]
+    counts[:] = 0
+    for arrays, of_shard in mine:
+        flag_weights(*arrays, of_shard, lines, scale, flags, counts)
+    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norm, labels.bias[label_ids])
+    counts[:] = 0
+    for arrays, of_shard in mine:
+        write_weights(*arrays, of_shard, chunk, counts)
+    return chunk
+
+
+def _allocate_chunk(
+    label_ids: npt.NDArray[np.int64],
+    lines: npt.NDArray[np.int32],
+    flags: npt.NDArray[np.uint64],
+    starts: npt.NDArray[np.int64],
+    scale: npt.NDArray[np.float64],
+    norm: npt.NDArray[np.float64],
+    bias: npt.NDArray[np.float32],
+) -> ChunkArrays:
+    """Return a chunk without weights: lines of zeros, and uninitialized lists."""
+    label_starts = np.zeros(len(label_ids) + 1, np.int64)
+    label_starts[0] = starts[-1]  # after the weights of the lists
+    count_flags(flags, label_starts)
+    zeros = np.zeros(TILE, np.int8)
+    for lane in range(TILE):
+        zeros[byte_slot(lane)] = to_byte(0, lane)
+    n_lines = max(int(lines.max(initial=-1)) + 1, 1)
+    dense = aligned(len(scale) * n_lines * TILE, np.int8).reshape(len(scale), n_lines * TILE)
+    dense.reshape(-1, TILE)[:] = zeros
+    return ChunkArrays(
+        label_ids=label_ids.astype(np.int32),
+        table=np.stack([starts, np.append(lines, -1) % (NO_LINE + 1)], axis=1).astype(np.uint32),  # NO_LINE for -1
+        dense=dense,
+        entries=np.empty(starts[-1], np.int32),
+        scale=scale,
+        norm=norm,
+        max_bias=_max_per_tile(np.abs(bias.astype(np.float64))),
+        bias=np.append(bias, np.full(-len(bias) % TILE, -np.inf, np.float32)),
+        exact=np.empty(label_starts[-1], np.float32),
+        label_starts=label_starts,
+        flags=flags,
+    )
+
+
+def _arrays(shard: Shard) -> tuple[npt.NDArray[Any], ...]:
+    return tuple(read_only(array) for array in (shard.features, shard.starts, shard.labels, shard.weights))
+
+
+def _max_per_tile(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the maximum of each tile of labels."""
+    padded = np.zeros(-(-len(values) // TILE) * TILE)
+    padded[: len(values)] = values
+    return np.asarray(padded.reshape(-1, TILE).max(axis=1))
+
+
+def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

@@ -1,0 +1,65 @@
+"""Shard: the pruned, sparse weights of consecutive labels with their certificates, as stored on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed.models.untrained import Mask
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The linear classifiers of labels `first` to `first + n_labels - 1`, in feature-major (inverted index) order.
+
+    Feature `features[j]` (ascending) has the weights `weights[starts[j]:starts[j + 1]]` for the labels
+    `first + labels[starts[j]:starts[j + 1]]` (ascending), so that scoring a row reads only the weights of its features.
+    `bias`, `objective`, `gap` and `epochs` have one entry per label; the certificate is that before pruning. `pruned`
+    bounds the change of a label's score by pruning, for a row of typical norm (1 if rows are L2-normalized). It is None
+    if it was not recorded.
+    """
+
+    features: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.uint16]
+    weights: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float32]
+    objective: npt.NDArray[np.float64]
+    gap: npt.NDArray[np.float64]
+    epochs: npt.NDArray[np.int32]
+    first: int = 0
+    pruned: npt.NDArray[np.float32] | None = None
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels in the shard."""
+        return len(self.bias)
+
+    def of_label(self, label: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return the features (ascending) and weights of the label `first + label`."""
+        positions = np.flatnonzero(self.labels == label)
+        at = np.searchsorted(self.starts, positions, side="right") - 1
+        return self.features[at], np.asarray(self.weights[positions])
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by name, as they are stored."""
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "first"}
+        return {name: array for name, array in named.items() if array is not None}
+
+    @classmethod
+    def from_arrays(cls, first: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Shard:
+        """Return the shard of stored arrays; memory-mapped arrays stay mapped."""
+        return cls(first=first, **arrays)
+
+
+def hide_untrained(shard: Shard, untrained: Mask) -> Shard:
+    """Return the shard with bias -inf, and thus score -inf, for untrained labels."""
+    mine = None if untrained is None else untrained[shard.first : shard.first + shard.n_labels]
+    if mine is None or not mine.any():
+        return shard
+    return replace(shard, bias=np.where(mine, np.float32(-np.inf), shard.bias))

@@ -1,0 +1,134 @@
+"""TrainingData: X and Y validated once, as canonical CSR matrices."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from unmissed.data import Dataset
+from unmissed.data.dataset import LabeledData
+from unmissed.data.store import open_store
+from unmissed.errors import InputError
+from unmissed.matrices import LARGEST, check_X, check_Y
+
+_MOST_PADDING = 2**28  # bytes of padding in a ranking with k above the number of labels
+
+
+class Stored(NamedTuple):
+    """Path and digest of a store."""
+
+    path: str
+    digest: str
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Stored | None:
+        """Return path and digest of a data set's store; None if it is in memory."""
+        return None if dataset.store is None else cls(str(dataset.store), dataset.digest)
+
+
+@dataclass(frozen=True)
+class TrainingData(LabeledData):
+    """Validated training rows: features and labels.
+
+    Parameters
+    ----------
+    X : canonical float32 CSR matrix, (n_samples, n_features)
+    Y : canonical CSR matrix of ones, (n_samples, n_labels)
+    normalize : whether `features` has L2-normalized rows
+    store : the store that X and Y are mapped from; such rows are pickled as its path and digest
+    """
+
+    X: sp.csr_matrix
+    Y: sp.csr_matrix
+    normalize: bool = False
+    store: Stored | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def check(cls, X: Any, Y: Any, *, normalize: bool = False, n_features: int | None = None) -> TrainingData:
+        """Validate X and Y, without copies where possible."""
+        X = check_X(X, n_features)
+        return cls(X, check_Y(Y, X.shape[0]), normalize)
+
+    @classmethod
+    def stored(
+        cls, path: str | os.PathLike[str], digest: str | None = None, *, normalize: bool = False
+    ) -> TrainingData:
+        """Open the rows of a store, memory-mapped; raise if its digest is another one."""
+        dataset = open_store(path)
+        if digest is not None and dataset.digest != digest:
+            raise InputError(f"{path}: holds other data: digest {dataset.digest[:12]}, expected {digest[:12]}")
+        return cls(dataset.X, dataset.Y, normalize, store=Stored.of(dataset))
+
+    def repeated(self, weights: Any) -> TrainingData:
+        """Return the rows repeated by their integer weights; unchanged if weights is None."""
+        if weights is None:
+            return self
+        times = np.asarray(weights)
+        if times.shape != (self.n_samples,) or times.dtype.kind not in "biuf":
+            raise InputError(
+                f"sample_weight has shape {times.shape}; expected one number for each of {self.n_samples} rows"
+            )
+        n_copies = np.where(np.isfinite(times), times, -1).astype(np.int64)
+        wrong = np.flatnonzero((n_copies != times) | (n_copies < 0))
+        if wrong.size:
+            raise InputError(
+                f"sample_weight is {times[wrong[0]]} for row {wrong[0]}; expected non-negative integers; "
+                "multiply all weights by a constant, and divide C by it"
+            )
+        if not 0 < int(n_copies.sum()) <= LARGEST:
+            raise InputError(f"sample_weight adds up to {n_copies.sum() or 'zero'}; expected 1 to {LARGEST} rows")
+        kept = np.repeat(np.arange(self.n_samples), n_copies)
+        return replace(self, X=self.X[kept], Y=self.Y[kept], store=None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.store is not None and type(self) is TrainingData:
+            return _stored, (*self.store, self.normalize)
+        return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
+
+    @cached_property
+    def features(self) -> sp.csr_matrix:
+        """X, with L2-normalized rows if `normalize` is set."""
+        return scale_rows(self.X) if self.normalize else self.X
+
+
+def _stored(path: str, digest: str, normalize: bool) -> TrainingData:
+    """Unpickle rows from the path of their store."""
+    return TrainingData.stored(path, digest, normalize=normalize)
+
+
+def _made(cls: type[TrainingData], values: dict[str, Any]) -> TrainingData:
+    """Unpickle rows from their fields, without cached properties."""
+    return cls(**values)
+
+
+def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
+    """Return X with L2-normalized rows; empty rows stay empty."""
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    lengths = np.sqrt(np.bincount(rows, X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
+    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    data = (X.data * factors[rows]).astype(np.float32)
+    scaled = copy(X)  # shares all other arrays; scipy's constructors take longer than ranking a row
+    scaled.data = data
+    return scaled
+
+
+def check_k(k: Any, n_samples: int, n_labels: int) -> int:
+    """Return k, the number of labels per row, as an int; raise if it is not a positive integer.
+
+    A k above the number of labels pads the ranking; raise if the padding takes more than 256 MiB.
+    """
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= LARGEST:
+        raise InputError(f"k must be an integer from 1 to {LARGEST}; got {k!r}")
+    n_bytes = 8 * n_samples * (int(k) - n_labels)
+    if n_bytes > _MOST_PADDING:
+        raise InputError(
+            f"k is {k:,}, and there are {n_labels:,} labels: padding {n_samples:,} rows would take "
+            f"{n_bytes / 2**30:,.1f} GiB; lower k to {n_labels:,}"
+        )
+    return int(k)

@@ -1,0 +1,67 @@
+"""Thread-local workspaces: large arrays that are reused from block to block and from node to node."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_MAX_BYTES = 2**26  # Larger arrays are not kept: allocating them costs little compared with the work on them.
+_CACHE_LINE = 64  # Bytes per cache line.
+
+
+class _ThreadBuffers(threading.local):
+    """The arrays that a thread has allocated, by name."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, npt.NDArray[Any]] = {}
+
+
+_buffers = _ThreadBuffers()
+
+
+def aligned(size: int, dtype: Any) -> npt.NDArray[Any]:
+    """Return an uninitialized flat array aligned to a cache line.
+
+    NumPy aligns to 16 bytes only, and a vector load would then touch two cache lines.
+    """
+    n_bytes = size * np.dtype(dtype).itemsize
+    raw = np.empty(n_bytes + _CACHE_LINE, np.uint8)
+    first = -raw.ctypes.data % _CACHE_LINE
+    return raw[first : first + n_bytes].view(dtype)
+
+
+def workspace(name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> npt.NDArray[Any]:
+    """Return an uninitialized array of this thread; the next call with the same name reuses its memory."""
+    size = math.prod(shape)
+    if size * np.dtype(dtype).itemsize > _MAX_BYTES:
+        return aligned(size, dtype).reshape(shape)
+    buffer = _buffers.arrays.get(name)
+    if buffer is None or buffer.size < size or buffer.dtype != dtype:
+        buffer = _buffers.arrays[name] = aligned(size + size // 4, dtype)
+    return buffer[:size].reshape(shape)
+
+
+def zeroed_workspace(name: str, size: int, dtype: Any) -> npt.NDArray[Any]:
+    """Return a flat array of zeros of this thread; the kernel that uses it must leave it all zeros."""
+    buffer = _buffers.arrays.get(name)
+    if buffer is None or buffer.size < size or buffer.dtype != dtype:
+        buffer = np.zeros(size, dtype)
+        if buffer.nbytes <= _MAX_BYTES:
+            _buffers.arrays[name] = buffer
+    return buffer[:size]
+
+
+@contextmanager
+def borrowed_zeros(name: str, size: int, dtype: Any) -> Iterator[npt.NDArray[Any]]:
+    """Yield the array of `zeroed_workspace` for several steps that leave it all zeros; discard it on an exception."""
+    zeros = zeroed_workspace(name, size, dtype)
+    buffer = _buffers.arrays.pop(name, None)
+    yield zeros
+    if buffer is not None:
+        _buffers.arrays[name] = buffer

@@ -1,0 +1,133 @@
+"""Method specs: methods with parameters, parsed from strings such as `parabel:n_trees=1`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from unmissed.errors import InputError
+from unmissed.models.base import Model
+from unmissed.models.parameters import parameters_of
+from unmissed.models.registry import find_model, known_methods, make_model
+from unmissed.propensity import WEIGHTINGS, Propensity, costs, parse
+
+WITHOUT = "none"  # the name of unweighted costs
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A registered method, and the parameters that differ from its defaults."""
+
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name on the command line and in results: `pw-dismec:weighting=tail`."""
+        return ":".join(filter(None, [self.method, ",".join(f"{name}={value}" for name, value in self.params.items())]))
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder, made from the key."""
+        return folder_name(self.key)
+
+    @property
+    def title(self) -> str:
+        """The name in tables: `PW-DiSMEC, tail`."""
+        values = [value if isinstance(value, str) else f"{name} {value}" for name, value in self.params.items()]
+        return ", ".join([known_methods()[self.method].title, *values])
+
+    @property
+    def family(self) -> str:
+        """The family of the method in the registry."""
+        return known_methods()[self.method].family
+
+    def model(self, propensity: Propensity | None = None, n_jobs: int | None = None) -> Model:
+        """Return the unfitted model; propensity and n_jobs are defaults for methods that have these parameters."""
+        params = dict(self.params)
+        for one in parameters_of(find_model(self.method)):
+            if one.is_propensity:
+                params[one.name] = parse(params[one.name]) if one.name in params else propensity
+            elif one.name == "n_jobs":
+                params.setdefault("n_jobs", n_jobs)
+        return make_model(self.method, params)
+
+
+def folder_name(key: str) -> str:
+    """Return the folder name of a method from its key."""
+    return re.sub(r"[^A-Za-z0-9.=-]", "_", key)
+
+
+def read_method_specs(words: Iterable[str] = ()) -> list[MethodSpec]:
+    """Parse methods separated by blanks or commas; `all`, or no word, means every registered method.
+
+    Parameters follow a colon: `dismec,pw-dismec:weighting=tail,C=2 parabel`.
+    """
+    specs: dict[str, MethodSpec] = {}
+    for word in _split(words) or ["all"]:
+        for one in all_method_specs() if word == "all" else [_read(word)]:
+            specs[one.key] = one
+    return list(specs.values())
+
+
+def all_method_specs() -> list[MethodSpec]:
+    """Return every registered method; methods that weight by default appear once per convex weighting."""
+    return [
+        MethodSpec(method, {} if weighting is None else {"weighting": weighting})
+        for method in known_methods()
+        for weighting in _weightings(method)
+    ]
+
+
+def _weightings(method: str) -> Iterator[str | None]:
+    """Yield the convex weightings of a method that weights by default; None for other methods."""
+    own = next((one for one in parameters_of(find_model(method)) if one.name == "weighting"), None)
+    if own is None or own.default == WITHOUT:
+        yield None
+        return
+    for name in _words(own.annotation):
+        if name != WITHOUT and not (name in WEIGHTINGS and costs(name, [0.5], [1]).counter.any()):
+            yield name
+
+
+def _words(annotation: Any) -> list[str]:
+    """Return the strings that a `Literal` annotation, or a union of them, allows."""
+    return [word for one in get_args(annotation) for word in ([one] if isinstance(one, str) else _words(one))]
+
+
+def _split(words: Iterable[str]) -> list[str]:
+    """Split at blanks, and at commas that precede another method."""
+    parts: list[str] = []
+    for part in re.split(r"[\s,]+", " ".join(words).strip()):
+        if "=" in part and ":" not in part and parts:
+            parts[-1] += f",{part}"
+        elif part:
+            parts.append(part)
+    return parts
+
+
+def _read(word: str) -> MethodSpec:
+    method, _, rest = word.partition(":")
+    known = {one.name: one for one in parameters_of(find_model(method))}
+    params: dict[str, Any] = {}
+    for pair in filter(None, rest.split(",")):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"{word}: expected METHOD:NAME=VALUE,NAME=VALUE, found {pair!r}")
+        if name not in known:
+            raise InputError(f"{method} has no parameter {name!r}; its parameters are {', '.join(known) or 'none'}")
+        params[name] = value if known[name].is_propensity else _value(value)
+        if not known[name].is_propensity and not known[name].takes(params[name]):
+            raise InputError(f"{word}: {value!r} is not a valid value of {name}")
+    return MethodSpec(method, params)
+
+
+def _value(word: str) -> Any:
+    """Parse a Python literal, or true or false; anything else is a string."""
+    try:
+        return ast.literal_eval(word.capitalize() if word in ("true", "false") else word)
+    except (ValueError, SyntaxError):
+        return word

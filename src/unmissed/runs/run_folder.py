@@ -1,0 +1,335 @@
+"""RunFolder: layout, manifest and locks of a run's folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmissed._version import __version__
+from unmissed.archive import MANIFEST, below, open_arrays, read_manifest, write_manifest
+from unmissed.data import Dataset
+from unmissed.errors import InputError
+from unmissed.execution import OnDisk, Pieces
+from unmissed.matrices import LARGEST
+from unmissed.runs.recipe import Recipe
+from unmissed.runs.replacing import recover, standing
+from unmissed.writing import is_at, make_folder, try_lock
+
+KIND = "run"
+LABELS_KIND = "labels of a run"
+FEATURES_KIND = "features of a run"
+VERSION = 1
+_LOCK = ".lock"
+_MANIFEST_LOCK = ".manifest.lock"
+_PATIENCE = 10.0  # seconds to wait while the first partition cleans up
+_TRAINING, _COMPLETE = "training", "complete"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Training data of a part: its path (None if it was in memory), digest and number of rows.
+
+    `options` are those of `unmissed.data.load`. `extend` and `update` read it again and compare the digest.
+    """
+
+    path: str | None
+    digest: str
+    n_samples: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Source:
+        """Return the source of a data set."""
+        path, options = (None, {}) if dataset.origin is None else dataset.origin
+        return cls(path, dataset.digest, dataset.n_samples, options)
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """Labels that were trained together: those of `train`, then those of each `extend`.
+
+    Parameters
+    ----------
+    first, n_labels : first label and number of labels
+    n_samples : number of training rows
+    digest : digest of the training data
+    status : "training" or "complete"
+    versions : versions of the software that worked on the part
+    sources : where the training data was read; may be empty
+    """
+
+    first: int
+    n_labels: int
+    n_samples: int
+    digest: str | None
+    status: str = _TRAINING
+    versions: list[dict[str, str]] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every label of the part is trained."""
+        return self.status == _COMPLETE
+
+    def completed(self) -> RunPart:
+        """Return this part with the status complete."""
+        return replace(self, status=_COMPLETE)
+
+    def joined_by(self, versions: dict[str, str]) -> RunPart:
+        """Return this part with further versions of the software that works on it."""
+        return self if versions in self.versions else replace(self, versions=[*self.versions, versions])
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of a run's `manifest.json`."""
+
+    recipe: Recipe
+    n_features: int
+    parts: list[RunPart]
+
+    def with_last(self, part: RunPart) -> Manifest:
+        """Return the manifest with its last part replaced."""
+        return replace(self, parts=[*self.parts[:-1], part])
+
+
+class RunFolder:
+    """The folder of a run: `manifest.json`, `pieces/`, `labels/`, and `text/` or `features/` if names are known."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def text(self) -> Path:
+        """The folder of the text features."""
+        return below(self.path, "text")
+
+    @property
+    def features(self) -> Path:
+        """The folder of the feature names, if features are not made from text."""
+        return below(self.path, "features")
+
+    def labels(self, first: int) -> Path:
+        """Return the folder with names and counts of the part whose first label is `first`."""
+        return below(self.path, f"labels/{first:08d}")
+
+    @property
+    def work(self) -> Path:
+        """The folder of the model's pieces."""
+        return below(self.path, "pieces")
+
+    def is_new(self) -> bool:
+        """Return whether the folder has no run yet; raise if it holds other files."""
+        if (self.path / MANIFEST).is_file():
+            return False
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path}: is a file; expected the folder of a run, or a new name")
+        other = [e.name for e in self.path.iterdir() if not _leftover(e)] if self.path.is_dir() else []
+        if other:
+            raise InputError(f"{self.path}: holds {sorted(other)[0]!r} and is not a run; choose another folder")
+        return True
+
+    def read(self, *, verify: bool = False) -> Manifest:
+        """Return the manifest; with `verify`, raise if it has no checksum."""
+        value = read_manifest(self.path, KIND)
+        version = value.get("version")
+        if version != VERSION:
+            raise InputError(f"{self.path}: a run of version {version!r}; this program reads {VERSION}")
+        try:
+            if verify:
+                open_arrays(self.path, {"arrays": {}, **value}, verify=True)  # requires the checksum
+            n_features = _count(value["n_features"], "n_features")
+            return Manifest(Recipe.from_json(value["recipe"]), n_features, _parts(value["parts"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{self.path / MANIFEST}: damaged: {error}") from error
+
+    def write(self, manifest: Manifest) -> None:
+        """Write the manifest under a temporary name and rename it."""
+        value = {
+            "kind": KIND,
+            "version": VERSION,
+            "recipe": manifest.recipe.to_json(),
+            "n_features": manifest.n_features,
+            "parts": [asdict(part) for part in manifest.parts],
+        }
+        write_manifest(self.path, value)
+
+    @contextmanager
+    def locked(self, *, shared: bool = False) -> Iterator[None]:
+        """Hold the lock of the folder, exclusive or shared; the system releases it when the process ends.
+
+        Partitions of one training take the shared lock. A process that gets the exclusive lock first removes temporary
+        files of killed processes.
+        """
+        descriptor, held = self._lock_standing()
+        try:
+            if held:
+                recover(self.path)
+                self.clean()
+            if shared:
+                held = _lock(descriptor, shared=True, patience=_PATIENCE)  # another partition may be cleaning up
+            if not held:
+                raise InputError(f"{self.path}: another process is training into this run; wait for it, or stop it")
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock_standing(self) -> tuple[int, bool]:
+        """Open the lock file of the run that currently has this name, and try to lock it."""
+        while True:
+            position = standing(self.path)
+            make_folder(position)
+            descriptor = _open_lock(position / _LOCK)
+            held = _lock(descriptor)
+            if is_at(descriptor, position / _LOCK):
+                return descriptor, held
+            os.close(descriptor)  # the run was replaced in the meantime
+
+    @contextmanager
+    def manifest_lock(self) -> Iterator[None]:
+        """Hold the lock of the manifest against other partitions; waits until it is free."""
+        descriptor = _open_lock(self.path / _MANIFEST_LOCK)
+        try:
+            _lock(descriptor, patience=float("inf"))
+            yield
+        finally:
+            os.close(descriptor)
+
+    def clean(self) -> None:
+        """Remove temporary files of killed processes; the caller holds the exclusive lock."""
+        for position in (self.path, below(self.path, "labels")):
+            for entry in position.glob(".*.part"):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+        OnDisk(self.work).clean()
+
+    def roll_back(self, before: Manifest | None, part: RunPart) -> None:
+        """Restore an earlier manifest, or an empty folder; the caller holds the exclusive lock."""
+        gone = (
+            [self.labels(part.first)] if before is not None else [self.text, self.features, below(self.path, "labels")]
+        )
+        for position in gone:
+            if position.exists():
+                aside = position.with_name(f".{position.name}.part")  # `clean` removes it if we are killed here
+                os.rename(position, aside)
+                shutil.rmtree(aside)
+        if before is None:
+            (self.path / MANIFEST).unlink()
+        else:
+            self.write(before)
+
+    def pieces(self, *, verify: bool = False) -> Pieces:
+        """Return the model's pieces, memory-mapped on first use; `verify` compares checksums."""
+        return OnDisk(self.work, verify=verify)
+
+    def n_finished(self) -> int:
+        """Return the number of finished pieces."""
+        return len(OnDisk(self.work).listed())
+
+    def n_bytes(self) -> int:
+        """Return the total size of all files."""
+        return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
+
+
+def _parts(value: Any) -> list[RunPart]:
+    """Return the parts of a manifest; raise unless they cover the labels without gaps."""
+    if not isinstance(value, list) or not value:
+        raise InputError("it lists no parts")
+    parts: list[RunPart] = []
+    first = 0
+    for entry in value:
+        part = RunPart(**{**entry, "sources": [_source(one) for one in entry.get("sources", [])]})
+        for name in ("first", "n_labels", "n_samples"):
+            _count(getattr(part, name), name)
+        version_strings = [one for each in part.versions for one in (*each, *each.values())]
+        strings = [part.status, "" if part.digest is None else part.digest, *version_strings]
+        if part.first != first or part.status not in (_TRAINING, _COMPLETE) or not all(map(_is_text, strings)):
+            raise InputError(f"part {len(parts)} is invalid")
+        first += part.n_labels
+        parts.append(part)
+    return parts
+
+
+def _source(value: Any) -> Source:
+    """Return a source of a manifest; raise if it is invalid."""
+    source = Source(**value)
+    _count(source.n_samples, "n_samples")
+    options = source.options.values() if isinstance(source.options, dict) else [()]
+    are_scalars = all(isinstance(one, str | int | float | None) for each in options for one in _values(each))
+    if not are_scalars or not _is_text(source.digest) or not isinstance(source.path, str | None):
+        raise InputError("a source of training data is invalid")
+    return source
+
+
+def _values(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else [value]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _count(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise InputError(f"{name} is {str(value)[:40]!r}")
+    return value
+
+
+def _open_lock(path: Path) -> int:
+    """Open or create a lock file; raise if it is a symbolic link."""
+    try:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        return os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InputError(f"{path}: a symbolic link, and links are not followed here") from error
+        raise
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the software that can change a result."""
+    import numba
+    import scipy
+
+    return {
+        "unmissed": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "numba": numba.__version__,
+    }
+
+
+def _leftover(entry: Path) -> bool:
+    """Return whether a training that is killed before it writes the manifest leaves this entry."""
+    return entry.name in (_LOCK, _MANIFEST_LOCK) or (
+        entry.name.startswith(f".{MANIFEST}.") and entry.name.endswith(".part")
+    )
+
+
+def _lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> bool:
+    """Lock an open file, exclusive or shared; return False if that is not possible within `patience` seconds.
+
+    Without support for locks by the file system or the operating system, the file counts as locked.
+    """
+    end = time.monotonic() + patience
+    while try_lock(descriptor, shared=shared) is False:
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,165 @@
+"""The training rows of a run: read again from the sources in its manifest, and joined with new rows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from unmissed.data import Dataset
+from unmissed.data.dataset import Origin
+from unmissed.data.readers.npz import split_pair
+from unmissed.data.sources import load_again
+from unmissed.data.unicode import find_name, index_names
+from unmissed.errors import InputError
+from unmissed.progress import Progress, silent
+from unmissed.runs.run import Run
+from unmissed.runs.run_folder import Source
+
+DatasetOrPath = Dataset | str | os.PathLike[str]
+_USE_OLD_ROWS = "pass its path (--old-rows)"
+
+
+class JoinedRows(NamedTuple):
+    """Old and new rows as one data set, and the number of rows replaced by later ones with the same features."""
+
+    dataset: Dataset
+    n_replaced: int
+
+
+def sources_of(run: Run) -> list[Source]:
+    """Return the distinct sources of a run, in the order in which they were added."""
+    by_digest: dict[str, Source] = {}
+    for part in run.parts:
+        for source in part.sources:
+            by_digest.setdefault(source.digest, source)
+    return list(by_digest.values())
+
+
+def read_old_rows(run: Run, old_rows: Sequence[DatasetOrPath] = (), *, progress: Progress = silent) -> list[Dataset]:
+    """Return the data sets that a run was trained on: those in `old_rows`, the others read from their sources.
+
+    Digests must be those of training. A path is read with the options of training. If the run has no sources,
+    `old_rows` must have the digests of its parts.
+    """
+    sources = sources_of(run) or [Source(None, str(part.digest), part.n_samples) for part in run.parts]
+    here = {source.digest: rows for one in old_rows for source, rows in [_match_source(run, one, sources, progress)]}
+    return [here.get(source.digest) or _read(run, source, progress) for source in sources]
+
+
+def join(run: Run, old: Sequence[Dataset], new: Dataset) -> JoinedRows:
+    """Stack old and new rows; columns are the run's labels, then the labels that only the new rows have.
+
+    A later row replaces an earlier one with the same features: it is the same document with new labels.
+    """
+    names = _all_names(run, new)
+    n_labels = max(run.n_labels, new.n_labels) if names is None else len(names)
+    position = {} if names is None else index_names(names)
+    every = [*old, new]
+    for dataset in every:
+        _check_features(run, dataset)
+    kept = _latest(every)
+    dataset = Dataset(
+        sp.vstack([one.X[rows] for one, rows in zip(every, kept, strict=True)], format="csr"),
+        sp.vstack(
+            [_columns(one, position, n_labels)[rows] for one, rows in zip(every, kept, strict=True)], format="csr"
+        ),
+        label_names=names,
+        label_titles=_all_titles(run, new, names),
+        feature_names=run.feature_names,
+        text=run.text,
+    )
+    return JoinedRows(dataset, sum(one.n_samples - len(rows) for one, rows in zip(every, kept, strict=True)))
+
+
+def _match_source(
+    run: Run, old_rows: DatasetOrPath, sources: Sequence[Source], progress: Progress
+) -> tuple[Source, Dataset]:
+    """Return the source of the run that has the digest of `old_rows`, and its rows; raise if there is none."""
+    for source in sources:
+        if isinstance(old_rows, Dataset):
+            dataset = old_rows
+        else:
+            dataset = load_again(Origin(os.fspath(old_rows), source.options), text=run.text, progress=progress)
+        if dataset.digest == source.digest:
+            return source, dataset
+    named = f"digest {old_rows.digest[:12]}" if isinstance(old_rows, Dataset) else os.fspath(old_rows)
+    raise InputError(f"{run.folder}: was not trained on these old rows ({named})")
+
+
+def _read(run: Run, source: Source, progress: Progress) -> Dataset:
+    """Read a source again; raise if it is missing or has changed."""
+    if source.path is None:
+        known = f"its digest is {source.digest[:12]}"
+        raise InputError(f"{run.folder}: does not know where its training data is ({known}); {_USE_OLD_ROWS}")
+    if not all(position.exists() for position in split_pair(source.path) or (Path(source.path),)):
+        raise InputError(f"{run.folder}: its training data is not where it was, {source.path}; {_USE_OLD_ROWS}")
+    dataset = load_again(Origin(source.path, source.options), text=run.text, progress=progress)
+    if dataset.digest != source.digest:
+        raise InputError(
+            f"{source.path}: is not what {run.folder} was trained on: digest {dataset.digest[:12]}, expected "
+            f"{source.digest[:12]}; {_USE_OLD_ROWS}"
+        )
+    return dataset
+
+
+def _check_features(run: Run, dataset: Dataset) -> None:
+    if dataset.n_features != run.n_features:
+        raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
+    if dataset.feature_names and run.feature_names and dataset.feature_names != run.feature_names:
+        raise InputError(f"the features of the data have other names than those of {run.folder}")
+
+
+def _all_names(run: Run, new: Dataset) -> list[str] | None:
+    if (run.label_names is None) != (new.label_names is None):
+        who = "the run" if run.label_names is None else "the data"
+        raise InputError(f"{who} has no label names, so old and new labels cannot be matched")
+    if run.label_names is None or new.label_names is None:
+        return None
+    known = index_names(run.label_names)
+    return [*run.label_names, *(name for name in new.label_names if find_name(known, name) < 0)]
+
+
+def _all_titles(run: Run, new: Dataset, names: list[str] | None) -> list[str] | None:
+    """Return the titles of all labels, by default their names; None if no label has a title."""
+    if names is None or (run.label_titles is None and new.label_titles is None):
+        return None
+    title = dict(zip(new.label_names or [], new.label_titles or [], strict=False))
+    title |= dict(zip(run.label_names or [], run.label_titles or [], strict=False))
+    return [title.get(name, name) for name in names]
+
+
+def _columns(dataset: Dataset, position: dict[str, int], n_labels: int) -> sp.csr_matrix:
+    """Return Y of a data set with the columns of the joined one."""
+    columns = dataset.Y.indices
+    if dataset.label_names is not None:
+        columns = np.array([find_name(position, name) for name in dataset.label_names], dtype=np.int64)[columns]
+    return sp.csr_matrix((dataset.Y.data, columns, dataset.Y.indptr), shape=(dataset.n_samples, n_labels))
+
+
+def _latest(datasets: Sequence[Dataset]) -> list[npt.NDArray[np.int64]]:
+    """Return for each data set the rows that no later one replaces; empty rows are always kept."""
+    later: set[bytes] = set()
+    kept = []
+    for dataset in reversed(datasets):
+        rows = list(_row_digests(dataset))
+        kept.append(np.array([at for at, row in enumerate(rows) if not row or row not in later], dtype=np.int64))
+        later.update(rows)
+    return kept[::-1]
+
+
+def _row_digests(dataset: Dataset) -> Iterator[bytes]:
+    """Yield a digest of the features of each row; b"" for an empty row."""
+    X = dataset.X
+    indices, values = X.indices.astype("<i4", copy=False), X.data.astype("<f4", copy=False)
+    pointers = X.indptr.tolist()
+    for begin, end in pairwise(pointers):
+        row = indices[begin:end].tobytes() + values[begin:end].tobytes()
+        yield hashlib.blake2b(row, digest_size=16).digest() if row else b""

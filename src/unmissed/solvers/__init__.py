@@ -1,1 +1,0 @@
-"""One block of labels in, weights and a certificate of optimality out."""

@@ -1,0 +1,190 @@
+"""Packed rows, and dual coordinate ascent over them."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from tests.models.linear.problems import make_problem, solve
+from unmissed.models.linear.design import lay_out
+from unmissed.models.linear.dismec import packed_design
+from unmissed.models.linear.dismec.label_ascent import _step, ascend, best_bias_shift
+from unmissed.models.linear.dismec.packed_design import PackedDesign
+from unmissed.models.linear.dismec.solver import SquaredHinge
+from unmissed.numerics.packed_rows import pack
+
+
+@pytest.mark.kernel
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 2**32 - 1), n_bits=st.integers(1, 19), scale=st.sampled_from([1e-38, 1e-3, 1.0, 1e18]))
+def test_a_packed_entry_holds_the_feature_and_approximates_the_value(seed, n_bits, scale):
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 2**n_bits, 30).astype(np.uint32)
+    values = (rng.standard_normal(30) * scale).astype(np.float32)
+    entries = np.empty(30, np.uint32)
+    pack(features, values.view(np.uint32), n_bits, entries)
+    assert np.array_equal(entries & np.uint32(2**n_bits - 1), features)
+    off = np.abs(entries.view(np.float32).astype(np.float64) - values)
+    assert (off <= 2.0 ** (n_bits - 24) * np.abs(values) + 2.0 ** (n_bits - 149)).all()  # half of the last bit left
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_epoch_solves_for_one_variable_after_the_other(exact):
+    X, _ = make_problem(3, n_samples=40, n_features=14, n_labels=1)
+    design = lay_out(X, bias=True, seed=0)
+    laid = PackedDesign(design)
+    rows, signs, class_params = np.arange(40, dtype=np.int32), np.ones(40), (5, np.float32(0.3), np.float32(0.5))
+    signs[5:] = -1
+    hs = np.where(signs > 0, 0.3, 0.5)
+    a, w = np.zeros(40, np.float32), np.zeros(design.n_features, np.float32)
+    pairs = np.zeros(2 * design.n_features, np.float32)
+    arguments = (design.norms, design.use_bias, rows, class_params, a, w, pairs, np.float32(0), 0.0, 0.0, 200, 1, True)
+    bias, square, _ = ascend(*(laid.exact if exact else laid.rows), *arguments)
+    dense = np.zeros((40, design.n_features))
+    dense[np.repeat(np.arange(40), np.diff(design.indptr)), design.indices] = design.values
+    gradient = signs * (dense @ (dense.T @ (a * signs)) + np.sum(a * signs)) - 1 + hs * a
+    assert bias == pytest.approx(np.sum(a * signs), abs=1e-4)
+    assert square == pytest.approx(w @ w, rel=1e-3 if exact else 0.02)
+    limit = 1e-4 if exact else 1e-3
+    assert np.abs(np.where(a > 0, gradient, np.minimum(gradient, 0))).max() < limit
+    assert (a > 0).any()
+
+
+@pytest.mark.kernel
+@settings(deadline=None)
+@given(
+    gradient=st.floats(-3, 3),
+    curvature=st.floats(0.5, 3),
+    old=st.floats(0, 2),
+    cross_derivative=st.floats(-3, 3),
+    growth_curvature=st.floats(0.1, 100),
+    negative=st.booleans(),
+)
+def test_a_step_and_the_growth_of_all_negatives_are_jointly_optimal(
+    gradient, curvature, old, cross_derivative, growth_curvature, negative
+):
+    share = old if negative else 0.0
+    step, growth, joint_curvature = _step(gradient, curvature, old, share, cross_derivative, growth_curvature, 1.0)
+    if joint_curvature == curvature:
+        assert step == pytest.approx(max(-gradient / curvature, -old), abs=1e-6)
+        assert growth == pytest.approx(0, abs=1e-6)
+        return
+    assert cross_derivative * step + growth_curvature * growth == pytest.approx(0, abs=1e-9)
+    left = gradient + curvature * step + cross_derivative * growth
+    now = old + step + share * growth
+    assert now >= -1e-12
+    assert left == pytest.approx(0, abs=1e-9) or (left > 0 and now == pytest.approx(0, abs=1e-12))
+    gain = -(
+        gradient * step
+        + 0.5 * curvature * step**2
+        + cross_derivative * step * growth
+        + 0.5 * growth_curvature * growth**2
+    )
+    assert -step * (gradient + 0.5 * joint_curvature * step) == pytest.approx(gain, abs=1e-9)
+
+
+def _similar_negatives(free):
+    """Return correlated negatives with a few positives, as arguments of `ascend`."""
+    rng = np.random.default_rng(5)
+    rows = 0.9 * rng.random(40) + 0.1 * rng.standard_normal((150, 40)) * (rng.random((150, 40)) < 0.3)
+    X = sp.csr_matrix((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32))
+    design = lay_out(X, bias=True, seed=0)
+    signs = np.where(np.arange(150) < 4, 1, -1).astype(np.float32)
+    center = np.float32(-0.5 if free else 0)
+    return design, signs, (4, np.float32(0.5), np.float32(0.5)), center
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
+    design, signs, class_params, bias = _similar_negatives(free)
+    center = float(bias)
+    a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
+    pairs = np.zeros(2 * design.n_features, np.float32)
+    dense = np.zeros((150, design.n_features))
+    dense[np.repeat(np.arange(150), np.diff(design.indptr)), design.indices] = design.values
+    duals = []
+    for _ in range(6):
+        rows = np.arange(150, dtype=np.int32)
+        X = *PackedDesign(design).exact, design.norms, design.use_bias
+        bias, square, _ = ascend(*X, rows, class_params, a, w, pairs, bias, float(w @ w), 0.0, 1, 3, True)
+        assert (a >= 0).all()
+        assert square == pytest.approx(w @ w, rel=1e-4)
+        offset = float(np.sum(a * signs))
+        assert w == pytest.approx(dense.T @ (a * signs), abs=1e-4)
+        assert bias == pytest.approx(center + offset, abs=1e-4)
+        duals.append(np.sum(a - 0.25 * a * a) - 0.5 * w @ w - 0.5 * offset**2 - center * offset)
+    assert np.all(np.diff(duals) > -1e-4)
+    gradient = signs * (dense @ w + bias) - 1 + 0.5 * a
+    assert np.abs(np.where(a > 0, gradient, np.minimum(gradient, 0))).max() < 1e-4
+
+
+def test_write_back_does_not_change_variables_and_bias():
+    design, _, class_params, bias = _similar_negatives(False)
+    found = []
+    for write_back in (True, False):
+        a, w = np.full(150, 0.01, np.float32), np.zeros(design.n_features, np.float32)
+        rows, pairs = np.arange(150, dtype=np.int32), np.zeros(2 * design.n_features, np.float32)
+        X = *PackedDesign(design).exact, design.norms, design.use_bias
+        now, _, epochs = ascend(*X, rows, class_params, a, w, pairs, bias, 0.0, 1e-4, 9, 3, write_back)
+        assert w.any() == write_back
+        found.append((a.tobytes(), float(now), epochs))
+    assert found[0] == found[1]
+
+
+def test_correlated_negatives_take_few_epochs():
+    design, _, class_params, bias = _similar_negatives(False)
+    a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
+    pairs = np.zeros(2 * design.n_features, np.float32)
+    rows = np.arange(150, dtype=np.int32)
+    arguments = *PackedDesign(design).exact, design.norms, design.use_bias, rows, class_params, a, w, pairs
+    bias, square, _ = ascend(*arguments, bias, 0.0, 0.1, 1, 3, True)
+    _, _, epochs = ascend(*arguments, bias, square, 1e-6, 200, 3, True)
+    assert epochs <= 4  # 6 without joint steps
+
+
+def test_weights_much_longer_than_the_working_set_are_not_split():
+    X = sp.csr_matrix(np.eye(3, 60, dtype=np.float32))
+    design = lay_out(sp.vstack([X, sp.csr_matrix(np.eye(60, dtype=np.float32))]).tocsr(), bias=True, seed=0)
+    rows = np.sort(design.position_of_row[:3])
+    signs, class_params = np.array([1, -1, -1], np.float32), (1, np.float32(0.5), np.float32(0.5))
+    w, pairs = np.zeros(60, np.float32), np.full(120, np.nan, np.float32)
+    a, bias = np.full(3, 0.1, np.float32), np.float32(-0.1)
+    for at, row in enumerate(rows):
+        w[design.indices[design.indptr[row]]] += signs[at] * a[at]
+    X = *PackedDesign(design).exact, design.norms, design.use_bias
+    bias, square, _ = ascend(*X, rows, class_params, a, w, pairs, bias, float(w @ w), 0.0, 99, 1, True)
+    assert np.isnan(pairs).all()
+    assert square == pytest.approx(w @ w, rel=1e-4)
+    Q = np.outer(signs, signs) + 1.5 * np.eye(3)  # rows have one feature each, their own, and the bias
+    assert Q @ a == pytest.approx(np.ones(3), abs=1e-4)
+    assert bias == pytest.approx(signs @ a, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 2**32 - 1), n_positives=st.integers(0, 30), cost=st.sampled_from([0.1, 1.0, 20.0]))
+def test_the_best_shift_of_the_bias_is_where_the_objective_is_least(seed, n_positives, cost):
+    rng = np.random.default_rng(seed)
+    slack, scores = rng.exponential(0.3, 200).astype(np.float32), rng.normal(0, 1, n_positives)
+
+    def objective(shift):
+        missed = np.maximum(0, 1 - scores - shift) ** 2
+        return 0.5 * (shift - 0.4) ** 2 + 0.7 * np.sum(np.maximum(0, slack + shift) ** 2) + cost * np.sum(missed)
+
+    shift = best_bias_shift(slack, scores, cost, 0.7, -0.4)
+    assert shift <= 0
+    best = minimize_scalar(objective, bounds=(-5, 0), method="bounded", options={"xatol": 1e-9}).x
+    assert objective(shift) <= objective(best) + 1e-4
+
+
+def test_too_many_features_to_pack_are_solved_unpacked(monkeypatch):
+    X, Y = make_problem(4, n_samples=60, n_features=12, n_labels=3)
+    before = solve(SquaredHinge(tol=1e-5), X, Y)
+    monkeypatch.setattr(packed_design, "_MAX_FEATURE_BITS", 2)
+    design = lay_out(X, bias=True, seed=0)
+    assert PackedDesign(design).rows[1] is design.indices
+    after = solve(SquaredHinge(tol=1e-5), X, Y)
+    assert (after.gap <= 1e-5).all()
+    assert after.objective == pytest.approx(before.objective, rel=2e-5)

@@ -1,0 +1,257 @@
+"""The quantized scan returns the exact top k, bit for bit."""
+
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmissed._jit import kernel
+from unmissed.matrices import check_X
+from unmissed.models import DiSMEC
+from unmissed.models.linear.ranking import chunks, exact_scores, int8, scan
+from unmissed.models.linear.ranking import ranker as ranker_module
+from unmissed.models.linear.ranking.chunks import NO_LINE
+from unmissed.models.linear.ranking.int8 import TILE
+from unmissed.models.linear.ranking.ranker import QuantizedScan, Ranker
+from unmissed.models.linear.shard import Shard
+from unmissed.numerics.csr import csr_arrays
+from unmissed.ranking import Ranking
+
+N_FEATURES = 110  # more than two words of flags
+
+
+def make_shards(weights, bias, cuts):
+    """Shards of dense weights (n_labels, n_features) with labels split at `cuts`."""
+    shards = []
+    for first, last in zip([0, *cuts], [*cuts, len(bias)], strict=True):
+        mine = sp.csc_matrix(weights[first:last])
+        features = np.flatnonzero(np.diff(mine.indptr)).astype(np.int32)
+        starts = np.append(mine.indptr[features], mine.indptr[-1]).astype(np.int64)
+        nothing = np.zeros(last - first)
+        arrays = features, starts, mine.indices.astype(np.uint16), mine.data.astype(np.float32)
+        shards.append(Shard(*arrays, bias[first:last], nothing, nothing, nothing.astype(np.int32), first))
+    return shards
+
+
+def draw(seed, n_labels, alike):
+    """Random weights with dense and sparse features; `alike` labels differ in the last digits only."""
+    rng = np.random.default_rng(seed)
+    density = rng.choice([0.02, 0.3, 1.0], N_FEATURES)
+    weights = rng.standard_normal((n_labels, N_FEATURES)).astype(np.float32)
+    if alike:
+        weights = weights[:1] * (1 + rng.integers(-9, 10, weights.shape) * 1e-6)
+    weights *= rng.random(weights.shape) < density
+    weights *= 10.0 ** rng.integers(-2, 3, (n_labels, 1))
+    X = rng.standard_normal((9, N_FEATURES)) * (rng.random((9, N_FEATURES)) < 0.5) * 10.0 ** rng.integers(-3, 4)
+    X[0] = 0
+    bias = rng.standard_normal(n_labels).astype(np.float32) * (0 if alike else 1)
+    cuts = sorted(set(rng.integers(1, n_labels, 3).tolist())) if n_labels > 1 else []
+    return make_shards(weights.astype(np.float32), bias, cuts), check_X(X)
+
+
+def naive(X, shards, k):
+    n_labels = sum(shard.n_labels for shard in shards)
+    scores = exact_scores.scores_of(X, shards, np.arange(n_labels))
+    return Ranking.sort(np.broadcast_to(np.arange(n_labels), scores.shape), scores).top(min(k, n_labels))
+
+
+@pytest.mark.kernel
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_labels=st.sampled_from([1, 5, TILE, 2 * TILE + 7, 5 * TILE]),
+    k=st.sampled_from([1, 3, 8]),
+    alike=st.booleans(),
+    reach=st.sampled_from([1, 4]),  # many weights outside the int8 range, or none
+)
+def test_the_scan_returns_the_exact_top_k_bit_for_bit(seed, n_labels, k, alike, reach):
+    shards, X = draw(seed, n_labels, alike)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranker_module, "_CHUNK_LABELS", 2 * TILE)
+        patch.setattr(ranker_module, "_MAX_SUMS", 4 * TILE)
+        patch.setattr(ranker_module, "_INT8_RANGE", reach)
+        ranking = QuantizedScan(shards, N_FEATURES).rank(X, k, 1)
+    expected = naive(X, shards, k)
+    assert np.array_equal(ranking.labels[:, : expected.k], expected.labels)
+    assert np.array_equal(ranking.scores[:, : expected.k], expected.scores)
+    assert (ranking.labels[:, expected.k :] == -1).all()
+
+
+def test_labels_with_many_weights_are_scanned_first_and_a_small_remainder_makes_no_chunk(monkeypatch):
+    shards, _ = draw(2, 5 * TILE, alike=False)
+    monkeypatch.setattr(ranker_module, "_CHUNK_LABELS", 2 * TILE - 7)
+    cut = QuantizedScan(shards, N_FEATURES).chunks
+    counts = np.concatenate([np.bincount(shard.labels, minlength=shard.n_labels) for shard in shards])
+    assert [first for first, _ in cut] == [0, 107, 214]
+    assert np.array_equal(np.sort(np.concatenate([chunk.label_ids for _, chunk in cut])), np.arange(5 * TILE))
+    for (_, one), (_, other) in pairwise(cut):
+        assert counts[one.label_ids].min() >= counts[other.label_ids].max()
+    monkeypatch.setattr(ranker_module, "_CHUNK_LABELS", 5 * TILE - 12)
+    assert len(QuantizedScan(shards, N_FEATURES).chunks) == 1
+
+
+def test_a_scan_without_labels_ranks_nothing():
+    assert (QuantizedScan([], N_FEATURES).rank(draw(0, 1, alike=False)[1], 2, 1).labels == -1).all()
+
+
+def test_scores_that_overflow_float32_are_ranked_exactly():
+    shards, X = draw(1, 2 * TILE, alike=False)
+    shards = [replace(shard, weights=np.abs(shard.weights)) for shard in shards]  # no sum of both infinities
+    huge = abs(X) * np.float32(1e38 / X.data.max())
+    ranking, expected = QuantizedScan(shards, N_FEATURES).rank(huge, 3, 1), naive(huge, shards, 3)
+    assert np.isinf(expected.scores).any()
+    assert np.array_equal(ranking.labels, expected.labels)
+    assert np.array_equal(ranking.scores, expected.scores)
+
+
+def test_the_bounds_leave_few_candidates(monkeypatch):
+    shards, X = draw(3, 20 * TILE, alike=False)
+    calls = []
+    score_candidates = ranker_module.score_candidates
+    monkeypatch.setattr(
+        ranker_module, "score_candidates", lambda *arguments: calls.append(arguments) or score_candidates(*arguments)
+    )
+    monkeypatch.setattr(ranker_module, "_DENSE_ONE_IN", 8)
+    monkeypatch.setattr(ranker_module, "_INT8_RANGE", 2)
+    QuantizedScan(shards, N_FEATURES).rank(X, 5, 1)
+    chunk, candidates = calls[0][0], calls[0][3]
+    has_line = chunk.table[:-1, 1] != NO_LINE
+    assert 0 < has_line.sum() < N_FEATURES  # features of both kinds
+    assert chunk.dense.ctypes.data % TILE == 0  # a line of weights is one cache line
+    assert (np.diff(chunk.table[:, 0].astype(np.int64))[has_line] > 0).any()  # int16 weights are in lists
+    kept = [
+        candidates.upper_bounds[row, : candidates.counts[row]] >= candidates.lower_bounds[row, -1]
+        for row in range(1, X.shape[0])
+    ]
+    assert 5 <= np.mean([row.sum() for row in kept]) < 30  # of 1,280
+
+
+def test_candidates_beyond_the_capacity_are_scored_at_once(monkeypatch):
+    shards, X = draw(6, 5 * TILE, alike=True)
+    monkeypatch.setattr(ranker_module, "_MIN_CAPACITY", -11)
+    ranking, expected = QuantizedScan(shards, N_FEATURES).rank(X, 3, 1), naive(X, shards, 3)
+    assert np.array_equal(ranking.labels, expected.labels)
+    assert np.array_equal(ranking.scores, expected.scores)
+
+
+def test_a_ranker_switches_to_the_scan_after_many_rows_and_gives_the_same_bits():
+    shards, X = draw(4, 3 * TILE, alike=False)
+    ranker = Ranker(shards, N_FEATURES)
+    before = [ranker.rank(X, 5, 1) for _ in range(3)]
+    assert ranker._scan is None
+    many = sp.csr_matrix(sp.vstack([X] * (exact_scores.MAX_DIRECT_ROWS // X.shape[0])))
+    after = ranker.rank(many, 5, 2)
+    assert ranker._scan is not None
+    assert np.array_equal(after.labels[: len(X.indptr) - 1], before[0].labels)
+    assert np.array_equal(after.scores[: len(X.indptr) - 1], before[0].scores)
+    copy = pickle.loads(pickle.dumps(ranker))
+    assert copy._scan is None
+    assert np.array_equal(copy.rank(X, 5, 1).scores, before[0].scores)
+
+
+def test_no_scan_is_built_if_its_tables_outgrow_the_weights(monkeypatch):
+    shards, X = draw(5, 3 * TILE, alike=False)
+    monkeypatch.setattr(exact_scores, "MAX_DIRECT_ROWS", 0)
+    monkeypatch.setattr(ranker_module, "_TABLE_BYTES", 2**26)
+    ranker = Ranker(shards, N_FEATURES)
+    assert np.array_equal(ranker.rank(X, 5, 1).labels, naive(X, shards, 5).labels)
+    assert ranker._scan is None
+
+
+def test_labels_added_by_fit_labels_are_scanned():
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((40, 6)), rng.random((40, 9)) < 0.3
+    many = np.tile(X, (10, 1))
+    model = DiSMEC(n_jobs=1).fit(X, Y[:, :5])
+    assert model.rank(many, 9).labels.max() == 4
+    model.fit_labels(X, Y[:, 5:])
+    assert model.rank(many, 9).labels.max() == 8
+
+
+@pytest.mark.kernel
+def test_the_lines_of_a_row_are_padded_to_an_even_number_and_shifted_by_128_times_their_factors():
+    shards, X = draw(3, 2 * TILE, alike=False)
+    chunk, rows = QuantizedScan(shards, N_FEATURES).chunks[0][1], ranker_module._quantize(*csr_arrays(abs(X)))
+    n_odd = 0
+    for row in range(X.shape[0]):
+        positions, factors, sums = (
+            np.ones(N_FEATURES + 1, np.uint32),
+            np.ones(N_FEATURES + 1, np.int16),
+            np.ones(2 * TILE, np.int32),
+        )
+        end, shift = scan._add_lists(chunk, rows, row, positions, factors, 0, sums)
+        begin, last = X.indptr[row : row + 2]
+        lines = chunk.table[X.indices[begin:last], 1]
+        n_odd += (lines != NO_LINE).sum() % 2
+        wanted = rows.factors[begin:last][lines != NO_LINE]
+        assert end % 2 == 0
+        assert np.array_equal(positions[: len(wanted)], TILE * lines[lines != NO_LINE])
+        assert np.array_equal(factors[: len(wanted)], wanted)
+        assert not factors[len(wanted) : end].any()
+        assert shift == 128 * int(wanted.astype(int).sum())
+    assert 0 < n_odd < X.shape[0]
+
+
+@kernel()
+def score_int8(positions, factors, begin, end, weights, sums, shift, scale, bias, scores):
+    return int8.score_int8(positions, factors, begin, end, weights, sums, shift, scale, bias, scores)
+
+
+@pytest.mark.kernel
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), bounds=st.tuples(st.integers(0, 20), st.integers(0, 20)))
+def test_int8_scores_equal_the_reference_implementation_even_if_sums_wrap_around(seed, bounds):
+    begin, end = (2 * bound for bound in sorted(bounds))
+    rng = np.random.default_rng(seed)
+    positions = (TILE * rng.integers(0, 7, 40 + int8.PREFETCH_DISTANCE)).astype(np.uint32)
+    factors = rng.integers(-32767, 32768, 40).astype(np.int16)
+    weights = rng.integers(-128, 128, 7 * TILE).astype(np.int8)
+    sums = rng.integers(-(2**31), 2**31, TILE).astype(np.int32)
+    shift, scale, bias = rng.integers(-(2**40), 2**40), np.float32(0.01), rng.standard_normal(TILE).astype(np.float32)
+    scores, expected = np.empty((2, TILE), np.float32)
+    row = positions, factors, begin, end, weights, sums, shift, scale, bias
+    peaks = score_int8(*row, scores), int8.reference_score_int8(*row, expected)
+    assert np.array_equal(scores, expected)
+    assert peaks[0] == peaks[1] == expected.max()
+
+
+@pytest.mark.kernel
+def test_each_byte_slot_adds_to_its_own_label():
+    weights = np.zeros((1, TILE), np.int8)
+    wanted = np.arange(TILE) * 3 - 100
+    for lane in range(TILE):
+        weights[0, int8.byte_slot(lane)] = int8.to_byte(wanted[lane], lane)
+    assert sorted(int8.byte_slot(lane) for lane in range(TILE)) == list(range(TILE))
+    positions, factors = np.zeros(2 + int8.PREFETCH_DISTANCE, np.uint32), np.array([7, 0], np.int16)
+    sums, bias, scores = np.ones(TILE, np.int32), np.arange(TILE, dtype=np.float32), np.empty(TILE, np.float32)
+    score_int8(positions, factors, 0, 2, weights.reshape(-1), sums, 128 * 7, np.float32(2), bias, scores)
+    assert np.array_equal(scores, 2 * (1 + 7 * wanted) + np.arange(TILE))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("weight", [-32767, -1, 0, 1, 32767])
+@pytest.mark.parametrize("label", [0, 1, 6000])
+def test_a_packed_entry_holds_a_label_and_its_weight(label, weight):
+    entry = np.int32((label << 16) + weight)
+    assert (chunks.entry_label(entry), chunks.entry_weight(entry)) == (label, weight)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+@pytest.mark.parametrize("n_rows", [0, 1, 255, 700, 6000, 100_000])
+@pytest.mark.parametrize("width", [TILE, 4160, 2**25])
+def test_threads_share_rows_evenly_within_their_memory(n_rows, width, n_jobs):
+    size = ranker_module._rows_at_a_time(n_rows, width, n_jobs)
+    assert 1 <= size <= max(ranker_module._MAX_SUMS // width, 1)
+    n_pieces = -(-n_rows // size)
+    if size > ranker_module._MIN_ROWS_PER_THREAD:
+        assert n_pieces % n_jobs == 0, "no thread waits for the others"
+        assert (n_pieces // n_jobs - 1) * n_jobs * ranker_module._MAX_SUMS < n_rows * width, (
+            "no more rounds than needed"
+        )
+    else:
+        assert width > TILE or n_rows <= n_jobs * ranker_module._MIN_ROWS_PER_THREAD
