@@ -1,6 +1,7 @@
 """Ranking metrics for extreme multi-label classification, with bootstrap confidence intervals.
 
-Start with `scoring.evaluate`: it takes a ranking, Y and 1/p, and returns an `Evaluation` (`evaluation.py`).
+Start with `scoring.evaluate`: it takes a ranking, Y and 1/p, and returns an `Evaluation` (`evaluation.py`). A metric is
+one class (`metric.py`). Those of this package are in `builtin.py`, and `registry.py` knows them by name.
 `conventions.py` names the definitions of PSP and PSnDCG that exist in the field. `hits.py` is the compiled pass over
 the rows, `bootstrap.py` the compiled resampling. `uncertainty.py` has intervals and paired comparisons, `deciles.py`
 results by label frequency, and `summary.py` all of it as JSON.
@@ -8,29 +9,39 @@ results by label frequency, and `summary.py` all of it as JSON.
 
 from unmissed.metrics.conventions import AUTHORS, DISMECPP, PYXCLIB, Conventions
 from unmissed.metrics.deciles import Decile, by_decile, decile_of
-from unmissed.metrics.evaluation import METRICS, Evaluation, LabelTally, Unseen, merge
+from unmissed.metrics.evaluation import Evaluation, LabelTally, Unseen, merge
+from unmissed.metrics.metric import EvaluatedLabels, EvaluatedRows, LabelMetric, Metric, RowMetric
+from unmissed.metrics.registry import find_metrics, known_metrics, register, split_figure
 from unmissed.metrics.scoring import evaluate
 from unmissed.metrics.uncertainty import Difference, Interval, Support, compare, intervals, support, warnings
 
 __all__ = [
     "AUTHORS",
     "DISMECPP",
-    "METRICS",
     "PYXCLIB",
     "Conventions",
     "Decile",
     "Difference",
+    "EvaluatedLabels",
+    "EvaluatedRows",
     "Evaluation",
     "Interval",
+    "LabelMetric",
     "LabelTally",
+    "Metric",
+    "RowMetric",
     "Support",
     "Unseen",
     "by_decile",
     "compare",
     "decile_of",
     "evaluate",
+    "find_metrics",
     "intervals",
+    "known_metrics",
     "merge",
+    "register",
+    "split_figure",
     "support",
     "warnings",
 ]

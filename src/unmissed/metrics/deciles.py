@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.metrics.evaluation import Counts, Evaluation
+from unmissed.metrics.evaluation import Evaluation
+from unmissed.metrics.metric import Counts
 
 UNSEEN = 0
 

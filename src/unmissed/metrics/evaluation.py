@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.errors import InputError
+from unmissed.errors import InputError, UnknownNameError, did_you_mean
 from unmissed.metrics.conventions import Conventions
-from unmissed.metrics.hits import NDCG, PRECISION, PSNDCG_BEST, PSNDCG_GAIN, PSP_BEST, PSP_GAIN, RECALL
-
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
-
-# Name, column of the numerator, column of the denominator (None: the number of rows).
-RATIOS: tuple[tuple[str, int, int | None], ...] = (
-    ("P", PRECISION, None),
-    ("nDCG", NDCG, None),
-    ("PSP", PSP_GAIN, PSP_BEST),
-    ("PSnDCG", PSNDCG_GAIN, PSNDCG_BEST),
-    ("recall", RECALL, None),
+from unmissed.metrics.metric import (
+    CompiledMetric,
+    Counts,
+    EvaluatedLabels,
+    Floats,
+    LabelMetric,
+    Metric,
+    RowMetric,
+    check_values,
 )
-MACRO = ("macro precision", "macro recall", "macro F1")
-METRICS = (*(name for name, _, _ in RATIOS), "coverage", *MACRO)
-"""The names of the metrics; a figure's name adds the cut-off, as in "P@5"."""
+
+Unit = Literal["row", "label"]
+"""What a metric sums over."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +93,17 @@ class Evaluation:
     ----------
     k : tuple of int
         The cut-offs, increasing.
-    terms : float32 array of shape (n_samples, len(k), 7), or 3 columns without inverse propensities
-        Each row's contribution to the numerators and denominators; used for intervals.
-    totals : float64 array of shape (len(k), 7 or 3)
+    terms : float32 array of shape (n_samples, len(k), n_columns)
+        Each row's contribution to the numerators and denominators; used for intervals. The compiled pass fills seven
+        columns, three without inverse propensities; each other metric over rows adds two.
+    totals : float64 array of shape (len(k), n_columns)
         The sums of the terms in double precision; used for the figures.
     labels : LabelTally
     inverse_propensities, train_counts : arrays of shape (n_labels,), or None if not given
     conventions : Conventions
         The definitions that the figures follow.
+    metrics : tuple of Metric
+        The metrics that were computed.
     unseen : Unseen, or None without training counts
         The true labels that `conventions.unseen_labels` keeps or drops.
     """
@@ -115,6 +115,7 @@ class Evaluation:
     inverse_propensities: Floats | None
     train_counts: Counts | None
     conventions: Conventions
+    metrics: tuple[Metric, ...]
     unseen: Unseen | None = None
 
     @property
@@ -128,50 +129,79 @@ class Evaluation:
         return int(self.labels.true.size)
 
     def __getitem__(self, name: str) -> float:
+        if name not in self.figures:
+            raise UnknownNameError(
+                f"no figure {name!r}; figures: {', '.join(self.figures)}{did_you_mean(name, self.figures)}"
+            )
         return self.figures[name]
 
     def __repr__(self) -> str:
-        shown = [name for name in self.figures if name.split("@")[0] in ("P", "PSP")]
-        values = ", ".join(f"{name} {self.figures[name]:.4f}" for name in shown)
+        names = [f"{metric.name}@{self.k[-1]}" for metric in self.metrics[:4]]
+        values = ", ".join(f"{name} {self.figures[name]:.4f}" for name in names)
         return f"Evaluation({self.n_samples} rows, {self.n_labels} labels: {values})"
 
     @cached_property
     def figures(self) -> dict[str, float]:
         """All metrics by name, such as `P@1` and `PSnDCG@5`, as fractions; NaN if the denominator is 0."""
-        return {**ratio_figures(self, self.totals), **self._coverage(), **self._macro()}
-
-    def _coverage(self) -> dict[str, float]:
-        """Return the fraction of the labels in Y that are correctly predicted for at least one row."""
-        occurring = int(np.count_nonzero(self.labels.true))
-        found = np.count_nonzero(self.labels.hits, axis=0)
-        return {f"coverage@{k}": _ratio(found[cut], occurring) for cut, k in enumerate(self.k)}
-
-    def _macro(self) -> dict[str, float]:
-        """Return the means over labels of hits/listed, hits/true and 2 hits/(listed + true), with 0/0 = 0."""
-        tally = self.labels
-        chosen = tally.true > 0 if self.conventions.macro == "true" else np.ones(self.n_labels, dtype=np.bool_)
-        hits, listed, true = tally.hits[chosen], tally.listed[chosen], tally.true[chosen, None]
-        parts = (
-            hits / np.maximum(listed, 1),
-            hits / np.maximum(true, 1),
-            2 * hits / np.maximum(listed + true, 1),
-        )
-        return {
-            f"{name}@{k}": _ratio(value[:, cut].sum(), len(value))
-            for name, value in zip(MACRO, parts, strict=True)
-            for cut, k in enumerate(self.k)
+        label_totals = np.array([[column.sum() for column in at_cut] for at_cut in self.label_terms])
+        found = {
+            **self.aggregate("row", self.totals[None]),
+            **self.aggregate("label", label_totals[None]),
         }
+        names = [f"{metric.name}@{k}" for metric in self.metrics for k in self.k]
+        return {name: float(found[name][0]) for name in names}
 
+    def per_row(self, name: str) -> tuple[Floats, Floats]:
+        """Return each row's numerator and denominator of a figure such as "PSP@5"."""
+        metric, _, cut = name.rpartition("@")
+        columns = self.columns("row")
+        if name not in self.figures or metric not in columns:
+            known = ", ".join(f"{one}@{k}" for one in columns for k in self.k)
+            raise UnknownNameError(f"no values per row of {name!r}; figures over rows: {known}")
+        above, below = columns[metric]
+        terms = self.terms[:, self.k.index(int(cut))].astype(np.float64)
+        return terms[:, above], np.ones(len(terms)) if below is None else terms[:, below]
 
-def ratio_figures(evaluation: Evaluation, totals: Floats) -> dict[str, float]:
-    """Return the metrics that are ratios of sums over rows, given the sums of the rows' terms."""
-    sums: npt.NDArray[Any] = totals.reshape(evaluation.totals.shape)
-    return {
-        f"{name}@{k}": _ratio(sums[cut, above], evaluation.n_samples if below is None else sums[cut, below])
-        for name, above, below in RATIOS
-        if above < sums.shape[1]
-        for cut, k in enumerate(evaluation.k)
-    }
+    def columns(self, unit: Unit) -> dict[str, tuple[int, int | None]]:
+        """Return the columns of numerator and denominator of each metric over rows, or over labels.
+
+        Rows: those of the compiled pass, and after them two for each `RowMetric`. Labels: two for each `LabelMetric`.
+        """
+        kind = RowMetric if unit == "row" else LabelMetric
+        own = [metric.name for metric in self.metrics if isinstance(metric, kind)]
+        begin = self.terms.shape[2] - 2 * len(own) if unit == "row" else 0
+        found: dict[str, tuple[int, int | None]] = {
+            name: (begin + 2 * position, begin + 2 * position + 1) for position, name in enumerate(own)
+        }
+        if unit == "row":
+            compiled = [metric for metric in self.metrics if isinstance(metric, CompiledMetric)]
+            found |= {metric.name: (metric.numerator, metric.denominator) for metric in compiled}
+        return found
+
+    @cached_property
+    def label_terms(self) -> Floats:
+        """Numerators and denominators of the metrics over labels, shape (len(k), n_columns, n_averaged)."""
+        chosen = self.labels.true > 0 if self.conventions.macro == "true" else np.ones(self.n_labels, dtype=np.bool_)
+        given = [None if one is None else one[chosen] for one in (self.inverse_propensities, self.train_counts)]
+        true, listed, hits = (one[chosen] for one in (self.labels.true, self.labels.listed, self.labels.hits))
+        metrics = [metric for metric in self.metrics if isinstance(metric, LabelMetric)]
+        terms = np.empty((len(self.k), 2 * len(metrics), true.size))
+        for cut, k in enumerate(self.k):
+            labels = EvaluatedLabels(k, true, listed[:, cut], hits[:, cut], *given)  # type: ignore[arg-type]
+            for position, metric in enumerate(metrics):
+                values = check_values(metric, metric.per_label(labels), true.size, "label")
+                terms[cut, 2 * position : 2 * position + 2] = values
+        return terms
+
+    def aggregate(self, unit: Unit, sums: Floats) -> dict[str, Floats]:
+        """Return the figures over rows or labels, one value for each of several sums of shape (len(k), n_columns)."""
+        by_name = {metric.name: metric for metric in self.metrics}
+        found = {}
+        for name, (above, below) in self.columns(unit).items():
+            for cut, k in enumerate(self.k):
+                divisor = np.full(len(sums), float(self.n_samples)) if below is None else sums[:, cut, below]
+                found[f"{name}@{k}"] = by_name[name].aggregate(sums[:, cut, above], divisor)
+        return found
 
 
 def merge(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -189,16 +219,14 @@ def merge(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def check_alike(first: Evaluation, other: Evaluation) -> None:
-    """Raise InputError unless two evaluations have the same cut-offs, conventions, labels and propensities."""
+    """Raise InputError unless two evaluations have the same cut-offs, conventions, metrics, labels and propensities."""
     if first.k != other.k or first.conventions != other.conventions:
         raise InputError("evaluations differ in their cut-offs or conventions")
+    if [(type(one), one.name) for one in first.metrics] != [(type(one), one.name) for one in other.metrics]:
+        raise InputError("evaluations differ in their metrics")
     if first.n_labels != other.n_labels:
         raise InputError(f"evaluations differ in their number of labels: {first.n_labels} and {other.n_labels}")
     for name in ("inverse_propensities", "train_counts"):
         one, two = getattr(first, name), getattr(other, name)
         if (one is None) != (two is None) or (one is not None and not np.array_equal(one, two)):
             raise InputError(f"evaluations differ in their {name.replace('_', ' ')}")
-
-
-def _ratio(above: float, below: float) -> float:
-    return float(above) / float(below) if below else float("nan")

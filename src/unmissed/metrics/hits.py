@@ -37,6 +37,15 @@ def is_true(label, indices, start, stop):
 
 
 @kernel()
+def mark_hits(labels: Array, indptr: Array, indices: Array, hits: Array) -> None:
+    """Fill `hits` (rows, depth) with whether each ranked label of `labels` is true; -1 is not."""
+    for row in range(labels.shape[0]):
+        for position in range(labels.shape[1]):
+            label = labels[row, position]
+            hits[row, position] = label >= 0 and is_true(label, indices, indptr[row], indptr[row + 1])
+
+
+@kernel()
 def rerank_row(labels, scores, weights, depth, order):
     """Fill `order` with the re-ranked positions: selection sort of the first `depth` labels by weight.
 

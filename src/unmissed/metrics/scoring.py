@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.losses.inverse import check_inverse_propensities
 from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
-from unmissed.metrics.evaluation import Counts, Evaluation, Floats, LabelTally, Unseen
-from unmissed.metrics.hits import BEST, HIT, LISTED, SCORED, TRUE, tally
+from unmissed.metrics.evaluation import Evaluation, LabelTally, Unseen
+from unmissed.metrics.hits import BEST, HIT, LISTED, SCORED, TRUE, mark_hits, tally
+from unmissed.metrics.metric import Counts, EvaluatedRows, Floats, Metric, RowMetric, check_values
+from unmissed.metrics.registry import find_metrics, known_metrics
 from unmissed.ranking import Ranking
 
 
@@ -32,11 +35,12 @@ def evaluate(
     inverse_propensities: npt.ArrayLike | None = None,
     k: int | Sequence[int] = (1, 3, 5),
     *,
+    metrics: Iterable[str | Metric] | None = None,
     train_counts: npt.ArrayLike | None = None,
     filtered: npt.ArrayLike | None = None,
     conventions: Conventions = PYXCLIB,
 ) -> Evaluation:
-    """Compute P, nDCG, PSP, PSnDCG, recall, coverage and macro precision, recall and F1 at each k.
+    """Compute metrics of a ranking at each k: P, nDCG, PSP, PSnDCG, recall, coverage, macro averages, your own.
 
     Parameters
     ----------
@@ -46,9 +50,11 @@ def evaluate(
     Y : scipy sparse matrix or array of shape (n_samples, n_labels)
         The true labels: 1 for a true label, 0 or no entry elsewhere.
     inverse_propensities : array of n_labels, optional
-        1/p of each label, estimated from the *training* counts. Without it, PSP and PSnDCG are not computed.
+        1/p of each label, estimated from the *training* counts. PSP and PSnDCG need it.
     k : int or sequence of int
         The cut-offs.
+    metrics : names or `Metric` objects, optional
+        By default every registered metric that is computed by default and whose needs are given.
     train_counts : array of n_labels, optional
         Training positives per label; needed for deciles and to drop unseen labels.
     filtered : int array of shape (n_pairs, 2), optional
@@ -72,6 +78,7 @@ def evaluate(
     _check_fit(ranking, truth.shape)
     inverse = None if inverse_propensities is None else check_inverse_propensities(inverse_propensities, n_labels)
     counts = _check_counts(train_counts, n_labels)
+    computed = _choose(metrics, {"inverse_propensities": inverse is not None, "train_counts": counts is not None})
     depth = max(cuts[-1], RERANK_DEPTH if conventions.rerank else 0)
     rows = _RankedRows(
         ranking.labels, ranking.scores, truth.indptr.astype(np.int64), truth.indices.astype(np.int32, copy=False)
@@ -86,7 +93,57 @@ def evaluate(
     if conventions.empty_rows == "drop":
         rows = _without_rows(rows)
     terms, totals, labels = _tally(rows, depth, cuts, n_labels, inverse, conventions)
-    return Evaluation(cuts, terms, totals, labels, inverse, counts, conventions, unseen)
+    own = [metric for metric in computed if isinstance(metric, RowMetric)]
+    if own:
+        more, more_totals = _row_terms(own, _evaluated_rows(rows, cuts[-1], n_labels, inverse, counts), cuts)
+        terms, totals = np.concatenate([terms, more], axis=2), np.concatenate([totals, more_totals], axis=1)
+    return Evaluation(cuts, terms, totals, labels, inverse, counts, conventions, computed, unseen)
+
+
+def _choose(metrics: Iterable[str | Metric] | None, given: dict[str, bool]) -> tuple[Metric, ...]:
+    """Return the named metrics, or those that are computed by default; raise if a named one needs what is missing."""
+    if metrics is None:
+        default = [metric for metric in known_metrics().values() if metric.by_default]
+        return tuple(metric for metric in default if all(given[need] for need in metric.needs))
+    named = find_metrics(metrics)
+    for metric in named:
+        missing = [need for need in metric.needs if not given[need]]
+        if missing:
+            raise InputError(f"{metric.name} needs {' and '.join(missing)}; pass them to evaluate")
+    return named
+
+
+def _evaluated_rows(
+    rows: _RankedRows, depth: int, n_labels: int, inverse: Floats | None, counts: Counts | None
+) -> EvaluatedRows:
+    """Return what metrics written in numpy are computed from."""
+    labels, indptr, indices = rows.labels[:, :depth], rows.indptr, rows.indices
+    hits = np.empty(labels.shape, dtype=np.bool_)
+    mark_hits(
+        _as_kernel_array(labels, np.int32),
+        _as_kernel_array(indptr, np.int64),
+        _as_kernel_array(indices, np.int32),
+        hits,
+    )
+    Y = sparse.csr_matrix((np.ones(indices.size, dtype=np.float32), indices, indptr), shape=(len(labels), n_labels))
+    return EvaluatedRows(labels, rows.scores[:, :depth], hits, Y, inverse, counts)
+
+
+def _row_terms(
+    metrics: Sequence[RowMetric], rows: EvaluatedRows, cuts: tuple[int, ...]
+) -> tuple[npt.NDArray[np.float32], Floats]:
+    """Return numerators and denominators of each row, and their sums."""
+    n_samples = len(rows.labels)
+    terms = np.empty((n_samples, len(cuts), 2 * len(metrics)), dtype=np.float32)
+    totals = np.empty((len(cuts), 2 * len(metrics)))
+    for cut, k in enumerate(cuts):
+        at_cut = rows.top(k)
+        for position, metric in enumerate(metrics):
+            values = check_values(metric, metric.per_row(at_cut), n_samples, "row")
+            columns = slice(2 * position, 2 * position + 2)
+            terms[:, cut, columns] = values.T
+            totals[cut, columns] = values.sum(axis=1)
+    return terms, totals
 
 
 def _tally(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.metrics.bootstrap import resample_sums
-from unmissed.metrics.evaluation import Counts, Evaluation, Floats, check_alike, ratio_figures
+from unmissed.metrics.evaluation import Evaluation, Unit, check_alike
+from unmissed.metrics.metric import Counts, Floats
 from unmissed.progress import Progress, silent
 
 FEW_LABELS = 10  # warn if fewer labels than this make up half of a sum
@@ -54,12 +55,12 @@ def intervals(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Interval]:
-    """Return percentile bootstrap intervals of P, nDCG, PSP, PSnDCG and recall over rows.
+    """Return percentile bootstrap intervals of all figures.
 
-    Coverage and macro averages have no interval. A resample has fewer distinct labels than the rows it is drawn from,
-    so their bootstrap distribution is biased.
+    A metric over rows resamples rows. A metric over labels (coverage, macro averages) resamples labels: a resample of
+    rows has fewer distinct labels than the rows it is drawn from, so its figures over labels are biased.
     """
-    drawn = _resampled(evaluation, [evaluation.terms], n_resamples, level, seed, progress)[0]
+    drawn = _resampled([evaluation], n_resamples, level, seed, progress)[0]
     return {name: _percentiles(values, level) for name, values in drawn.items()}
 
 
@@ -71,14 +72,14 @@ def compare(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Difference]:
-    """Return the paired differences of two evaluations: `first` minus `second` on the same resampled rows.
+    """Return the paired differences of two evaluations: `first` minus `second` on the same resampled rows or labels.
 
     Rows that are hard for both cancel, so the interval is narrower than the two separate intervals suggest.
     """
     check_alike(first, second)
     if first.n_samples != second.n_samples or not np.array_equal(first.labels.true, second.labels.true):
         raise InputError("a paired comparison needs two evaluations of the same rows")
-    one, two = _resampled(first, [first.terms, second.terms], n_resamples, level, seed, progress)
+    one, two = _resampled([first, second], n_resamples, level, seed, progress)
     result = {}
     for name in one:
         differences = one[name] - two[name]
@@ -122,30 +123,34 @@ def _support(counts: Counts, weights: Floats) -> Support:
 
 
 def _resampled(
-    evaluation: Evaluation,
-    terms: list[npt.NDArray[np.float32]],
-    n_resamples: int,
-    level: float,
-    seed: int,
-    progress: Progress,
+    evaluations: list[Evaluation], n_resamples: int, level: float, seed: int, progress: Progress
 ) -> list[dict[str, Floats]]:
-    """Return each ratio's value in each resample, for each array of row terms; all arrays share the drawn rows."""
+    """Return each figure's value in each resample; all evaluations share the drawn rows and labels."""
     if n_resamples < 1 or not 0 < level < 1:
         raise InputError(f"n_resamples must be at least 1 and level between 0 and 1, not {n_resamples} and {level}")
-    if not evaluation.n_samples:
+    first = evaluations[0]
+    if not first.n_samples:
         raise InputError("the evaluation has no rows to resample")
-    together = np.concatenate([part.reshape(evaluation.n_samples, -1) for part in terms], axis=1)
     seeds = np.random.default_rng(seed).integers(0, 2**64, size=n_resamples, dtype=np.uint64)
-    sums = np.empty((n_resamples, together.shape[1]))
-    for begin in range(0, n_resamples, _AT_ONCE):
-        resample_sums(together, seeds[begin : begin + _AT_ONCE], sums[begin : begin + _AT_ONCE])
-        progress(min(begin + _AT_ONCE, n_resamples), n_resamples)
-    return [_each_figure(evaluation, part) for part in np.split(sums, len(terms), axis=1)]
+    units: list[Unit] = [unit for unit in get_args(Unit) if first.columns(unit)]
+    drawn: list[dict[str, Floats]] = [{} for _ in evaluations]
+    for done, unit in enumerate(units):
+        terms = np.concatenate([_unit_terms(one, unit) for one in evaluations], axis=1)
+        sums = np.empty((n_resamples, terms.shape[1]))
+        for begin in range(0, n_resamples, _AT_ONCE):
+            resample_sums(terms, seeds[begin : begin + _AT_ONCE], sums[begin : begin + _AT_ONCE])
+            progress(done * n_resamples + min(begin + _AT_ONCE, n_resamples), len(units) * n_resamples)
+        for one, found, part in zip(evaluations, drawn, np.split(sums, len(evaluations), axis=1), strict=True):
+            found |= one.aggregate(unit, part.reshape(n_resamples, len(one.k), -1))
+    return [{name: found[name] for name in first.figures} for found in drawn]
 
 
-def _each_figure(evaluation: Evaluation, sums: Floats) -> dict[str, Floats]:
-    rows = [ratio_figures(evaluation, total) for total in sums]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+def _unit_terms(evaluation: Evaluation, unit: Unit) -> npt.NDArray[np.float32]:
+    """Return the terms of each row, or of each label that macro averages include, shape (n_units, n_terms)."""
+    if unit == "row":
+        return evaluation.terms.reshape(evaluation.n_samples, -1)
+    terms = evaluation.label_terms
+    return np.ascontiguousarray(terms.reshape(-1, terms.shape[2]).T, dtype=np.float32)
 
 
 def _percentiles(values: Floats, level: float) -> Interval:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.metrics import Difference, Evaluation, compare, evaluate, merge
+from unmissed.metrics import Difference, Evaluation, compare, evaluate, merge, split_figure
 from unmissed.models.base import Model
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress, silent
@@ -20,7 +19,6 @@ from unmissed.propensity import FromTable, PropensityLike, as_propensity
 
 LEAST_ROWS = 100
 """With fewer rows, held-out parts are too small to distinguish candidates."""
-_METRIC = re.compile(r"(P|nDCG|PSP|PSnDCG|recall)@([1-9][0-9]{0,3})")
 _RESAMPLES = 1000
 _LIKELY = 0.8  # fraction of resamples in which a gain must be positive
 Indices = npt.NDArray[np.int64]
@@ -36,7 +34,7 @@ class Goal:
 
     Parameters
     ----------
-    metric, keep : metrics with a cut-off, such as "PSP@5" and "P@1"
+    metric, keep : registered metrics with a cut-off, such as "PSP@5" and "P@1"
     level : level of the bootstrap intervals
     margin : largest accepted loss in `keep`
     """
@@ -48,15 +46,19 @@ class Goal:
 
     def __post_init__(self) -> None:
         for name in (self.metric, self.keep):
-            if not _METRIC.fullmatch(name):
-                raise InputError(f"cannot select by the metric {name!r}; expected P, nDCG, PSP, PSnDCG or recall @k")
+            split_figure(name)
         if not 0 < self.level < 1:
             raise InputError(f"the level of intervals is between 0 and 1; got {self.level}")
 
     @property
     def cuts(self) -> list[int]:
         """The cut-offs of both metrics."""
-        return sorted({int(name.partition("@")[2]) for name in (self.metric, self.keep)})
+        return sorted({split_figure(name)[1] for name in (self.metric, self.keep)})
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of both metrics without their cut-offs."""
+        return sorted({split_figure(name)[0] for name in (self.metric, self.keep)})
 
     def allows(self, gain: Difference) -> bool:
         """Return whether a difference in `keep` is acceptable."""
@@ -147,13 +149,15 @@ class Choice:
 class HeldOut:
     """Splits into training rows and held-out rows.
 
-    Propensities come from the label counts of all rows, so that sampling does not change costs and metrics.
+    Propensities come from the label counts of all rows, so that sampling does not change costs and metrics. `metrics`
+    are names; by default those of `evaluate`.
     """
 
     rows: TrainingData
     cuts: list[int]
     propensity: PropensityLike | None = None
     sampling: Sampling = field(default_factory=Sampling)
+    metrics: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         p = as_propensity(self.propensity).estimate(self.rows.label_counts, self.rows.n_samples)
@@ -184,7 +188,9 @@ class HeldOut:
         for fit, held in self.splits:
             part = TrainingData(self.rows.X[fit], self.Y[fit], self.rows.normalize)
             ranking = model.unfitted().fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
-            parts.append(evaluate(ranking, self.Y[held], 1 / self.p, self.cuts))
+            counts = self.rows.label_counts[self.labels]
+            truth = self.Y[held]
+            parts.append(evaluate(ranking, truth, 1 / self.p, self.cuts, metrics=self.metrics, train_counts=counts))
         return merge(parts)
 
     def _split(self, rng: np.random.Generator) -> list[tuple[Indices, Indices]]:
@@ -226,7 +232,7 @@ def choose(
     baseline = {name: model.baseline_params.get(name, model.get_params(deep=False)[name]) for name in tries}
     if rows.n_samples < LEAST_ROWS:
         return Choice(goal, baseline, [])
-    held_out = HeldOut(rows, goal.cuts, getattr(model, "propensity", None), sampling or Sampling())
+    held_out = HeldOut(rows, goal.cuts, getattr(model, "propensity", None), sampling or Sampling(), goal.metrics)
     candidates = _Candidates(model, held_out, goal, baseline, progress)
     candidates.n_planned = 1 + sum(
         len([one for one in tried if one != baseline[name]]) for name, tried in tries.items()

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from unmissed.errors import InputError, did_you_mean
-from unmissed.metrics import METRICS, evaluate
+from unmissed.errors import InputError
+from unmissed.metrics import evaluate, split_figure
 from unmissed.models.base import Model
 from unmissed.models.frames import match_labels
 from unmissed.propensity import PropensityLike, as_propensity
@@ -22,7 +22,7 @@ class Scorer:
 
     Parameters
     ----------
-    metric : a metric of `evaluate`, such as "P@1", "nDCG@5", "PSP@3" or "PSnDCG@5"
+    metric : a registered metric and a cut-off, such as "P@1" or "PSP@5"
     propensity : the propensity model: an object such as Jain() (the default), a string such as "jain:0.55,1.5", one p
         for all labels, or an array with one p per label
     """
@@ -31,15 +31,8 @@ class Scorer:
     propensity: PropensityLike | None = None
 
     def __post_init__(self) -> None:
-        name, _, cut = str(self.metric).partition("@")
-        if name not in METRICS:
-            raise InputError(
-                f"unknown metric {self.metric!r}; known metrics: {', '.join(f'{one}@k' for one in METRICS)}"
-                f"{did_you_mean(name, METRICS)}"
-            )
-        if not (cut.isascii() and cut.isdecimal()) or int(cut) < 1:
-            raise InputError(f"a metric is a name and a cut-off, such as P@1 or PSP@5; got {self.metric!r}")
-        as_propensity(self.propensity)  # raise now, not in the middle of a cross-validation
+        split_figure(self.metric)  # raise now, not in the middle of a cross-validation
+        as_propensity(self.propensity)
 
     def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
         """Return the metric of the estimator's ranking of X against the true labels Y."""
@@ -49,11 +42,11 @@ class Scorer:
             X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
         if not isinstance(model, Model) or not hasattr(model, "n_samples_"):
             raise InputError("a scorer takes a fitted model of this package, or a pipeline that ends in one")
-        cut = int(self.metric.partition("@")[2])
+        name, cut = split_figure(self.metric)
         truth, n_new = match_labels(Y, model.classes_)
         counts = np.concatenate([model.label_counts_, np.zeros(n_new, np.int64)])
         inverse = 1 / as_propensity(self.propensity).estimate(counts, model.n_samples_)
-        return evaluate(model.rank(X, cut), truth, inverse, cut)[self.metric]
+        return evaluate(model.rank(X, cut), truth, inverse, cut, metrics=[name], train_counts=counts)[self.metric]
 
 
 def scorer(metric: str = "PSP@5", propensity: PropensityLike | None = None) -> Scorer:

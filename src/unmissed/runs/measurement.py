@@ -16,7 +16,7 @@ from unmissed.data.documents import DocumentReader
 from unmissed.data.formats import holds_text
 from unmissed.errors import InputError
 from unmissed.files import read_text
-from unmissed.metrics import Conventions, Evaluation, evaluate, merge
+from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, merge
 from unmissed.metrics.scoring import needed_depth
 from unmissed.metrics.summary import summarize, summarize_difference
 from unmissed.progress import Progress, silent
@@ -44,6 +44,7 @@ class Measuring:
     n_resamples, level, seed : bootstrap intervals
     missing_rows : rows of the truth that a ranking file lacks raise an error ("refuse"), count as rows without any
         suggestion ("miss"), or are left out ("skip")
+    metrics : names or `Metric` objects; by default those of `unmissed.metrics.evaluate`
     """
 
     k: Sequence[int] = (1, 3, 5)
@@ -54,11 +55,14 @@ class Measuring:
     level: float = 0.95
     seed: int = 0
     missing_rows: MissingRows = "refuse"
+    metrics: Sequence[str | Metric] | None = None
 
     def __post_init__(self) -> None:
         if self.missing_rows not in get_args(MissingRows):
             raise InputError(f"unknown missing_rows {self.missing_rows!r}; known: {', '.join(get_args(MissingRows))}")
         object.__setattr__(self, "propensity", as_propensity(self.propensity))
+        if self.metrics is not None:
+            find_metrics(self.metrics)  # raise now, before files are read
 
 
 def evaluate_ranking(
@@ -232,6 +236,7 @@ def _measure(ranking: Ranking, known: _Truth, pairs: npt.NDArray[np.int64] | Non
             known.Y[begin:end],
             inverse,
             measuring.k,
+            metrics=measuring.metrics,
             train_counts=known.counts,
             filtered=None if inside is None else inside - (begin, 0),
             conventions=measuring.conventions,

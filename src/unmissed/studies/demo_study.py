@@ -29,7 +29,6 @@ from unmissed.metrics import (
     evaluate,
     intervals,
 )
-from unmissed.metrics.hits import PSP_GAIN
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Jain, drop_labels
 from unmissed.ranking import Ranking
@@ -246,7 +245,7 @@ def _columns(Y: sparse.csr_matrix, kept: npt.NDArray[np.bool_]) -> sparse.csr_ma
 
 def _corrected(evaluation: Evaluation, seed: int) -> DemoCell:
     """Return an estimate of the true P@5, the mean of hit/p over rows and ranks, with a bootstrap interval."""
-    gains = evaluation.terms[:, -1, PSP_GAIN].astype(np.float64) / CUTS[-1]
+    gains = evaluation.per_row(f"PSP@{CUTS[-1]}")[0] / CUTS[-1]
     rng = np.random.default_rng(seed)
     means = [rng.choice(gains, gains.size).mean() for _ in range(_RESAMPLES)]
     low, high = np.quantile(means, [0.025, 0.975])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from unmissed.data.catalog import Recognized
 from unmissed.data.statistics import describe_labels
 from unmissed.errors import InputError
 from unmissed.execution import Limits
-from unmissed.metrics import Conventions, Evaluation
+from unmissed.metrics import Conventions, Evaluation, known_metrics
 from unmissed.metrics.conventions import RERANK_DEPTH, Policy
 from unmissed.propensity import Jain, Propensity, PropensityLike, as_propensity, default_propensity, describe
 from unmissed.runs.compare.earlier import Earlier, find_earlier
@@ -41,7 +41,6 @@ from unmissed.runs.run_folder import versions
 RESULTS = "results.json"
 KIND, VERSION = "comparison", 1
 BASELINE = "dismec"  # the baseline of the paper
-RERANKED = ("PSP", "PSnDCG")  # metrics that the authors' re-ranking changes
 _POINTS = 200  # points of the curve of label frequencies
 PathLike = str | os.PathLike[str]
 
@@ -307,7 +306,9 @@ def _results(
     conventions = Conventions(unseen_labels=how.unseen_labels)
     plainly = Measuring(how.k, propensity, conventions, None, how.n_resamples, how.level, how.seed)
     judge = RankingEvaluator(*stores, plainly)
-    again = RankingEvaluator(*stores, replace(plainly, conventions=replace(conventions, rerank=True)))
+    reranked = [metric for metric in known_metrics().values() if metric.reranked]
+    reranking = replace(plainly, conventions=replace(conventions, rerank=True), metrics=reranked)
+    again = RankingEvaluator(*stores, reranking)
     found = {key: judge.measure(path) for key, path in files.items()}
     baseline = how.baseline if how.baseline in found else next(iter(found), None)
     best, against_best = _best(judge, found)
@@ -317,7 +318,7 @@ def _results(
         summary = judge.summarize(found[one["key"]])
         one |= {name: summary[name] for name in ("figures", "deciles", "support")}
         one["warnings"] = [*(one.get("warnings") or []), *summary["warnings"]]
-        one["reranked"] = _only(again.summarize(again.measure(files[one["key"]]))["figures"], RERANKED)
+        one["reranked"] = again.summarize(again.measure(files[one["key"]]))["figures"]
         one["against_baseline"] = judge.difference(found[one["key"]], found[baseline]) if baseline else {}
         one["against_best"] = against_best[one["key"]]
     results = {
@@ -344,7 +345,7 @@ def _results(
 
 def _best(judge: RankingEvaluator, found: Mapping[str, Evaluation]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the best method per metric, and the paired differences of every method to it."""
-    names = sorted({name for one in found.values() for name in one.figures if _has_interval(name)})
+    names = sorted({name for one in found.values() for name in one.figures})
     best: dict[str, Any] = {}
     behind: dict[str, dict[str, Any]] = {key: {} for key in found}
     pairs: dict[tuple[str, str], dict[str, Any]] = {}
@@ -360,14 +361,6 @@ def _best(judge: RankingEvaluator, found: Mapping[str, Evaluation]) -> tuple[dic
         near = [key for key in ranked if key != leader and behind[key][name]["high"] >= 0]
         best[name] = {"key": leader, "near": near}
     return best, behind
-
-
-def _has_interval(name: str) -> bool:
-    return name.partition("@")[0] in ("P", "nDCG", "PSP", "PSnDCG", "recall")
-
-
-def _only(figures: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: value for name, value in figures.items() if name.partition("@")[0] in names}
 
 
 def _describe_data(data: PreparedData, propensity: Propensity) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""The metrics of this package. A class or an entry here is all that a new one needs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unmissed.metrics.hits import NDCG, PRECISION, PSNDCG_BEST, PSNDCG_GAIN, PSP_BEST, PSP_GAIN, RECALL
+from unmissed.metrics.metric import (
+    CompiledMetric,
+    Counts,
+    EvaluatedLabels,
+    EvaluatedRows,
+    LabelMetric,
+    Metric,
+    RowMetric,
+    Values,
+)
+
+
+class ReciprocalRank(RowMetric):
+    """Mean reciprocal rank: 1 over the rank of the first hit, 0 if none of the top k is a hit."""
+
+    name = "MRR"
+    title = "mean of 1/rank of the first hit"
+    by_default = False
+
+    def per_row(self, rows: EvaluatedRows) -> Values:
+        """Return the reciprocal rank of each row's first hit."""
+        ranks: Counts = rows.hits.argmax(axis=1) + 1
+        return rows.hits.any(axis=1) / ranks
+
+
+class Coverage(LabelMetric):
+    """Fraction of the labels in Y that are correctly predicted for at least one row."""
+
+    name = "coverage"
+    title = "labels hit at least once, over labels true at least once"
+
+    def per_label(self, labels: EvaluatedLabels) -> Values:
+        """Return which labels are hit, and which are true."""
+        return labels.hits > 0, labels.true > 0
+
+
+class MacroPrecision(LabelMetric):
+    """Mean over labels of hits/listed, with 0/0 = 0."""
+
+    name = "macro precision"
+    title = "mean of hits/listed over labels"
+
+    def per_label(self, labels: EvaluatedLabels) -> Values:
+        """Return the precision of each label."""
+        return labels.hits / np.maximum(labels.listed, 1)
+
+
+class MacroRecall(LabelMetric):
+    """Mean over labels of hits/true, with 0/0 = 0."""
+
+    name = "macro recall"
+    title = "mean of hits/true over labels"
+
+    def per_label(self, labels: EvaluatedLabels) -> Values:
+        """Return the recall of each label."""
+        return labels.hits / np.maximum(labels.true, 1)
+
+
+class MacroF1(LabelMetric):
+    """Mean over labels of 2 hits/(listed + true), with 0/0 = 0."""
+
+    name = "macro F1"
+    title = "mean of 2 hits/(listed + true) over labels"
+
+    def per_label(self, labels: EvaluatedLabels) -> Values:
+        """Return the F1 of each label."""
+        both: Counts = labels.listed + labels.true
+        return 2 * labels.hits / np.maximum(both, 1)
+
+
+BUILTIN: tuple[Metric, ...] = (
+    CompiledMetric("P", "precision: hits over k", PRECISION),
+    CompiledMetric("nDCG", "normalized discounted cumulative gain", NDCG),
+    CompiledMetric("PSP", "propensity-scored precision", PSP_GAIN, PSP_BEST, ("inverse_propensities",), reranked=True),
+    CompiledMetric(
+        "PSnDCG", "propensity-scored nDCG", PSNDCG_GAIN, PSNDCG_BEST, ("inverse_propensities",), reranked=True
+    ),
+    CompiledMetric("recall", "hits over true labels", RECALL),
+    Coverage(),
+    MacroPrecision(),
+    MacroRecall(),
+    MacroF1(),
+    ReciprocalRank(),
+)
+"""In the order in which tables show them."""
