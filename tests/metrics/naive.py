@@ -29,6 +29,7 @@ def row_metrics(labels, true, k):
         "P": sum(hits) / k,
         "nDCG": dcg(hits) / ideal if true else 0.0,
         "recall": sum(hits) / len(true) if true else 0.0,
+        "MRR": max((hit / rank for rank, hit in enumerate(hits, start=1)), default=0.0),
     }
 
 
@@ -96,7 +97,7 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
     figures = {}
     for k in ks:
         plain = [row_metrics(labels, true, k) for labels, _, true in rows]
-        for name in ("P", "nDCG", "recall"):
+        for name in ("P", "nDCG", "recall", "MRR"):
             figures[f"{name}@{k}"] = ratio(sum(row[name] for row in plain), len(rows))
         if inverse is not None:
             lists = [rerank(one, two, inverse) if conventions.rerank else one for one, two, _ in rows]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.metrics import naive
 from tests.metrics.cases import cases, conventions, corpus
 from unmissed.errors import InputError
-from unmissed.metrics import AUTHORS, DISMECPP, METRICS, PYXCLIB, Conventions, evaluate, merge
+from unmissed.metrics import AUTHORS, DISMECPP, PYXCLIB, Conventions, evaluate, merge
+from unmissed.metrics.builtin import BUILTIN
 from unmissed.ranking import Ranking
 
 KS = (1, 2, 3, 5)
@@ -22,13 +23,14 @@ def same(left, right):
         assert left[name] == pytest.approx(right[name], rel=1e-12, abs=1e-15, nan_ok=True), name
 
 
-def full(case, convention=PYXCLIB, k=KS, rows=slice(None), filtered=None):
+def full(case, convention=PYXCLIB, k=KS, rows=slice(None), filtered=None, metrics=BUILTIN):
     ranking = Ranking(case.ranking.labels[rows], case.ranking.scores[rows])
     return evaluate(
         ranking,
         case.Y[rows],
         case.inverse,
         k,
+        metrics=metrics,
         train_counts=case.train_counts,
         filtered=filtered,
         conventions=convention,
@@ -305,9 +307,9 @@ def test_a_string_instead_of_inverse_propensities_is_refused_with_an_explanation
         evaluate(np.eye(3), np.eye(3, dtype=int), "jain")
 
 
-def test_every_metric_has_its_name_in_the_list():
+def test_figures_are_in_the_order_of_the_registry():
     figures = evaluate(np.eye(3), np.eye(3, dtype=int), np.ones(3), 2).figures
-    assert list(figures) == [f"{name}@2" for name in METRICS]
+    assert list(figures) == [f"{metric.name}@2" for metric in BUILTIN if metric.by_default]
 
 
 def test_the_label_after_a_filtered_one_moves_up():
@@ -382,6 +384,8 @@ def test_evaluations_with_different_settings_do_not_merge():
     for counts in (None, np.full(50, 2)):
         with pytest.raises(InputError, match="train counts"):
             merge([counted, evaluate(ranking, Y, np.ones(50), train_counts=counts)])
+    with pytest.raises(InputError, match="differ in their metrics"):
+        merge([one, evaluate(ranking, Y, np.ones(50), metrics=["P"])])
     with pytest.raises(InputError, match="number of labels"):
         merge([one, evaluate(ranking, sp.csr_matrix((10, 60)), np.ones(60))])
     with pytest.raises(InputError, match="at least one evaluation"):

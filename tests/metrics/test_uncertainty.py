@@ -4,8 +4,9 @@ import scipy.sparse as sp
 
 from tests.metrics.cases import corpus
 from unmissed.errors import InputError
-from unmissed.metrics import compare, evaluate, intervals, support, warnings
+from unmissed.metrics import Conventions, compare, evaluate, intervals, support, warnings
 from unmissed.metrics.bootstrap import resample_sums
+from unmissed.metrics.builtin import BUILTIN
 from unmissed.ranking import Ranking
 
 
@@ -38,7 +39,7 @@ def test_intervals_contain_the_figure_and_are_reproducible():
     assert first == again
     assert first != other
     for name, (low, high) in first.items():
-        assert low < found[name] < high
+        assert low < found[name] < high or low == found[name] == high == 1, name
 
 
 def test_the_interval_of_precision_has_the_width_of_the_normal_approximation():
@@ -59,14 +60,57 @@ def test_intervals_have_their_nominal_coverage():
     assert 45 <= held <= 60  # 54 expected; 45 is 4 standard deviations away
 
 
-def test_figures_without_a_row_sum_have_no_interval():
-    found = intervals(evaluate(*corpus(50)), 10)
-    assert {name.split("@")[0] for name in found} == {"P", "nDCG", "recall"}
+def test_every_figure_has_an_interval():
+    found = evaluate(*corpus(50), np.ones(50), metrics=BUILTIN)
+    assert list(intervals(found, 10)) == list(found.figures)
+    assert list(compare(found, found, 10)) == list(found.figures)
+
+
+@pytest.mark.parametrize("macro", ["true", "all"])
+def test_figures_over_labels_resample_the_labels_that_macro_averages_include(macro):
+    ranking, Y = corpus(30)
+    found = evaluate(ranking, Y, k=3, conventions=Conventions(macro=macro), metrics=["macro recall", "coverage"])
+    true = np.asarray(Y.sum(axis=0)).ravel()
+    hits = np.zeros(50)
+    for row in range(30):
+        for label in ranking.labels[row, :3]:
+            hits[label] += Y[row, label]
+    chosen = true > 0 if macro == "true" else np.ones(50, dtype=bool)
+    assert 30 < (true > 0).sum() < 50
+    terms = np.stack([hits / np.maximum(true, 1), hits > 0, true > 0], axis=1)[chosen].astype(np.float32)
+    seeds = np.random.default_rng(5).integers(0, 2**64, size=200, dtype=np.uint64)
+    drawn = np.empty((200, 3))
+    resample_sums(terms, seeds, drawn)
+    expected = {"macro recall@3": drawn[:, 0] / chosen.sum(), "coverage@3": drawn[:, 1] / drawn[:, 2]}
+    for name, values in expected.items():
+        np.testing.assert_allclose(intervals(found, 200, 0.9, seed=5)[name], np.quantile(values, [0.05, 0.95]))
+
+
+def test_the_interval_of_a_macro_average_has_the_width_of_the_normal_approximation():
+    found = evaluate(*corpus(2000, 400), k=5, metrics=["macro recall"])
+    recalls = found.labels.hits[:, 0] / np.maximum(found.labels.true, 1)
+    recalls = recalls[found.labels.true > 0]
+    low, high = intervals(found, 2000)["macro recall@5"]
+    assert high - low == pytest.approx(2 * 1.96 * recalls.std() / np.sqrt(recalls.size), rel=0.1)
+
+
+def test_intervals_of_macro_averages_hold_the_figure_of_the_population():
+    population = evaluate(*corpus(40_000, seed=99), metrics=["macro recall"])["macro recall@3"]
+    held = 0
+    for seed in range(60):
+        found = evaluate(*corpus(400, seed=seed), metrics=["macro recall"])
+        low, high = intervals(found, 300, level=0.9, seed=seed)["macro recall@3"]
+        held += low <= population <= high
+    assert held >= 45  # 54 expected of other labels and rows; here the labels are the same, so more
 
 
 def test_progress_reaches_its_end():
     reports = []
     intervals(evaluate(*corpus(20)), 120, progress=lambda done, total: reports.append((done, total)))
+    assert reports == [(done, 240) for done in (50, 100, 120, 170, 220, 240)]
+    reports.clear()
+    rows_only = evaluate(*corpus(20), metrics=["P"])
+    intervals(rows_only, 120, progress=lambda done, total: reports.append((done, total)))
     assert reports == [(50, 120), (100, 120), (120, 120)]
 
 

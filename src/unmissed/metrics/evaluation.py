@@ -222,11 +222,11 @@ def check_alike(first: Evaluation, other: Evaluation) -> None:
     """Raise InputError unless two evaluations have the same cut-offs, conventions, metrics, labels and propensities."""
     if first.k != other.k or first.conventions != other.conventions:
         raise InputError("evaluations differ in their cut-offs or conventions")
-    if [(type(one), one.name) for one in first.metrics] != [(type(one), one.name) for one in other.metrics]:
-        raise InputError("evaluations differ in their metrics")
     if first.n_labels != other.n_labels:
         raise InputError(f"evaluations differ in their number of labels: {first.n_labels} and {other.n_labels}")
     for name in ("inverse_propensities", "train_counts"):
         one, two = getattr(first, name), getattr(other, name)
         if (one is None) != (two is None) or (one is not None and not np.array_equal(one, two)):
             raise InputError(f"evaluations differ in their {name.replace('_', ' ')}")
+    if [(type(one), one.name) for one in first.metrics] != [(type(one), one.name) for one in other.metrics]:
+        raise InputError("evaluations differ in their metrics")

@@ -149,8 +149,8 @@ def _unit_terms(evaluation: Evaluation, unit: Unit) -> npt.NDArray[np.float32]:
     """Return the terms of each row, or of each label that macro averages include, shape (n_units, n_terms)."""
     if unit == "row":
         return evaluation.terms.reshape(evaluation.n_samples, -1)
-    terms = evaluation.label_terms
-    return np.ascontiguousarray(terms.reshape(-1, terms.shape[2]).T, dtype=np.float32)
+    terms = np.concatenate(list(evaluation.label_terms))
+    return np.ascontiguousarray(terms.T, dtype=np.float32)
 
 
 def _percentiles(values: Floats, level: float) -> Interval:
