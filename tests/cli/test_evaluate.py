@@ -78,6 +78,16 @@ def test_the_result_is_what_the_library_computes_from_the_training_counts(case, 
     assert sum(group["psp_part"] for group in result["deciles"] if group["k"] == 5) == pytest.approx(found["PSP@5"])
 
 
+def test_metrics_are_chosen_by_name(case, capsys):
+    result = as_json(capsys, case[0], "--metrics", "MRR, macro F1", "-k", "1,3")
+    assert list(result["figures"]) == ["MRR@1", "MRR@3", "macro F1@1", "macro F1@3"]
+    assert all(entry.keys() == {"value", "low", "high"} for entry in result["figures"].values())
+    assert command(case[0], "--metrics", "P,MRS") == 2
+    assert "unknown metric 'MRS'; known metrics: P, nDCG, " in capsys.readouterr().err
+    assert command(case[0], "--metrics", "MRR") == 0
+    assert "MRR" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "convention"),
     [

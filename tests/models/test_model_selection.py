@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
-from unmissed.metrics import Difference
+from unmissed.metrics import Difference, RowMetric, register, registry
+from unmissed.metrics.builtin import BUILTIN
 from unmissed.models import Model, PWDiSMEC
 from unmissed.models.linear.dismec.estimator import WeightingSelection
 from unmissed.models.model_selection import QUICK, Goal, HeldOut, Sampling, choose
@@ -169,12 +170,45 @@ def test_too_few_rows_leave_the_plain_parameters():
     assert Guesser.n_fitted == 0
 
 
-@pytest.mark.parametrize("name", ["PSP", "PSP@0", "coverage@5", "P@1 ", "macro F1@5"])
-def test_a_metric_without_an_interval_is_refused(name):
-    with pytest.raises(InputError, match="cannot select by the metric"):
-        Goal(metric=name)
-    with pytest.raises(InputError, match="cannot select by the metric"):
-        Goal(keep=name)
+def test_a_goal_is_of_known_metrics_with_a_cut_off():
+    for name in ("PSP", "PSP@0", "P@1 "):
+        with pytest.raises(InputError, match="a figure is a metric and a cut-off"):
+            Goal(metric=name)
+        with pytest.raises(InputError, match="a figure is a metric and a cut-off"):
+            Goal(keep=name)
+    with pytest.raises(InputError, match=r"unknown metric 'PSN@5'; known metrics: P@k, .*macro F1@k"):
+        Goal("PSN@5")
+
+
+def test_every_built_in_metric_can_be_tuned_for(rows):
+    for metric in BUILTIN:
+        found = chosen(rows, {"tail": [0.9]}, metric=f"{metric.name}@1", keep="MRR@1")
+        assert found.goal.metrics == sorted({metric.name, "MRR"})
+        trial = found.trials[1]
+        assert trial.gains.keys() == {f"{metric.name}@1", "MRR@1"}
+        assert np.isfinite(trial.gains[f"{metric.name}@1"]).all()
+        expected = {"tail": 0.5 if metric.name == "coverage" else 0.9}  # each label is hit once with either
+        assert found.params == expected, metric.name
+
+
+def test_a_metric_of_ones_own_can_be_tuned_for(rows, monkeypatch):
+    class TailHits(RowMetric):
+        """The fraction of rows whose first label is a hit that was rare in training."""
+
+        name = "tail hits"
+        needs = ("train_counts",)
+
+        def per_row(self, rows):
+            return rows.hits[:, 0] & (rows.train_counts[rows.labels[:, 0]] < 100)
+
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    with pytest.raises(InputError, match="unknown metric 'tail hits@1'"):
+        Goal("tail hits@1")
+    register(TailHits())
+    found = chosen(rows, {"lean": [True]}, metric="tail hits@1", keep="PSP@1")
+    assert found.params == {"lean": True}
+    assert found.chosen.gains["tail hits@1"].low > 0
+    assert json.loads(json.dumps(found.to_json()))["metric"] == "tail hits@1"
 
 
 def test_the_level_is_a_fraction():

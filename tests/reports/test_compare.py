@@ -10,7 +10,7 @@ from matplotlib.text import Text
 
 from tests.reports.results import make_results
 from unmissed.reports.compare_figures import all_figures
-from unmissed.reports.compare_tables import all_tables, main_table, plain_table
+from unmissed.reports.compare_tables import all_tables, main_table, measured, other_table, plain_table
 from unmissed.reports.comparison_page import figures_table, render_page, write_report
 from unmissed.reports.grids import Grid, GridCell, escape_latex, to_latex, to_markdown
 
@@ -55,6 +55,18 @@ def test_the_best_is_bold_and_what_is_near_is_marked():
     assert f"**{best[1].text}**" in to_markdown(main_table(make_results()))
     assert rf"\textbf{{{best[1].text}}}" in to_latex(main_table(make_results()))
     assert r"$^{\approx}$" in to_latex(plain_table(make_results()))
+
+
+def test_metrics_of_no_other_table_are_shown_at_the_largest_cut_off():
+    results = make_results()
+    assert other_table(results) is None
+    for one in measured(results):
+        one["figures"] |= {f"own@{k}": {"value": 0.25, "low": 0.2, "high": 0.3} for k in (1, 3, 5)}
+    results["best"]["own@5"] = {"key": measured(results)[0]["key"], "near": []}
+    grid = other_table(results)
+    assert grid.columns == ["method", "own@5"]
+    assert (grid.rows[0][1].text, grid.rows[0][1].small, grid.rows[0][1].best) == ("25.0", "20.0–30.0", True)
+    assert "own@5" in render_page(results)
 
 
 def test_a_method_that_was_stopped_has_dashes_and_says_so():

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Policy, ReadingOptions, with_groups
+from unmissed.cli.options import Policy, ReadingOptions, list_metrics, with_groups
 from unmissed.errors import InputError
 
 
@@ -65,6 +65,14 @@ def evaluate(
     ] = None,
     propensity: Annotated[str, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Metrics, separated by commas, such as P,PSP,MRR; an unknown one lists all.",
+            autocompletion=list_metrics,
+        ),
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="A second ranking of the same rows, for a paired comparison.")
     ] = None,
@@ -94,7 +102,7 @@ def evaluate(
     ] = Averaged.TRUE,
     json: show.JsonOption = False,
 ) -> None:
-    """Print P, nDCG, PSP, PSnDCG, recall, coverage and macro averages of a ranking, with bootstrap intervals.
+    """Print metrics of a ranking, with bootstrap intervals.
 
     Propensities and label-frequency deciles are computed from the label counts of the training set. The defaults give
     the figures of pyxclib, `--variant dismecpp --empty-rows drop` those of DiSMEC++, and `--rerank` those of the
@@ -114,7 +122,8 @@ def evaluate(
         raise InputError("--against needs bootstrap resamples; set --bootstrap above 0")
     conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
     model = parse(propensity)
-    measuring = Measuring(_cut_offs(k), model, conventions, pairs, bootstrap, level, seed, missing_rows.value)
+    names = None if metrics is None else [name.strip() for name in metrics.split(",")]
+    measuring = Measuring(_cut_offs(k), model, conventions, pairs, bootstrap, level, seed, missing_rows.value, names)
     with show.progress_bar("evaluating") as progress:
         result = evaluate_ranking(
             ranking,

@@ -218,6 +218,13 @@ def list_methods() -> list[str]:
     return list(known_methods())
 
 
+def list_metrics() -> list[str]:
+    """Return the names of all metrics, for shell completion."""
+    from unmissed.metrics import known_metrics
+
+    return list(known_metrics())
+
+
 def given_words(*groups: Any) -> list[str]:
     """Return the options of these groups that differ from their defaults, as command-line arguments."""
     words = []

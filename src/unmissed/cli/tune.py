@@ -20,7 +20,9 @@ def tune(
     method: Annotated[str, typer.Option(help="The method to tune.", autocompletion=list_methods)] = method_with_role(
         DEFAULT
     ),
-    metric: Annotated[str, typer.Option(help="The metric to maximize: P, nDCG, PSP, PSnDCG or recall @k.")] = "PSP@5",
+    metric: Annotated[
+        str, typer.Option(help="The metric to maximize, at a cut-off: any metric of `unmissed evaluate`.")
+    ] = "PSP@5",
     keep: Annotated[str, typer.Option(help="The metric that must not drop significantly below the baseline.")] = "P@1",
     tries: Annotated[
         list[str] | None,

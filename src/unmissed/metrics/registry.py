@@ -54,7 +54,7 @@ def split_figure(figure: str) -> tuple[str, int]:
     if not name:
         name, cut = cut, ""
     if name not in known_metrics():
-        raise _unknown(figure, name)
+        raise _unknown(figure, name, "@k")
     if not (cut.isascii() and cut.isdecimal() and len(cut) < 10) or int(cut) < 1:
         raise InputError(f"a figure is a metric and a cut-off, such as P@1 or PSP@5; got {figure!r}")
     return name, int(cut)
@@ -79,9 +79,9 @@ def _find(name: str) -> Metric:
     return known[name]
 
 
-def _unknown(given: str, name: str) -> InputError:
-    known = known_metrics()
-    return InputError(f"unknown metric {given!r}; known metrics: {', '.join(known)}{did_you_mean(name, known)}")
+def _unknown(given: str, name: str, cut: str = "") -> InputError:
+    known = [one + cut for one in known_metrics()]
+    return InputError(f"unknown metric {given!r}; known metrics: {', '.join(known)}{did_you_mean(name + cut, known)}")
 
 
 def _same_class(one: Metric, other: Metric) -> bool:

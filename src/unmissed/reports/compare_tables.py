@@ -33,6 +33,16 @@ def plain_table(results: Results) -> Grid:
     return _figures("plain", f"{results['data']['name']}: precision, nDCG and recall, percent", names, results)
 
 
+def other_table(results: Results) -> Grid | None:
+    """Return all other metrics at the largest cut-off by method: coverage, macro averages and registered ones."""
+    shown = {name.rpartition("@")[0] for grid in (main_table(results), plain_table(results)) for name in grid.columns}
+    computed = dict.fromkeys(name for one in measured(results) for name in one["figures"])
+    depth = f"@{results['settings']['k'][-1]}"
+    names = [name for name in computed if name.endswith(depth) and name.removesuffix(depth) not in shown]
+    title = f"{results['data']['name']}: other metrics, percent"
+    return _figures("other", title, names, results) if names else None
+
+
 def _figures(name: str, title: str, names: Sequence[str], results: Results) -> Grid:
     level = results["settings"]["interval"]["level"]
     rows = [
@@ -252,6 +262,7 @@ def all_tables(results: Results) -> dict[str, Grid]:
     found = [
         main_table(results),
         plain_table(results),
+        other_table(results),
         gain_table(results),
         cost_table(results),
         data_table(results),
