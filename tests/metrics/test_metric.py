@@ -94,7 +94,7 @@ def test_a_built_in_metric_written_again_has_the_same_figures(case, convention):
 
 @settings(deadline=None, max_examples=20)
 @given(cases(least_rows=3))
-def test_batches_merge_to_the_whole(case):
+def test_batches_merge_in_any_order(case):
     third = case.Y.shape[0] // 3
     batches = [measure(case, rows=rows) for rows in (slice(third, None), slice(third))]
     assert merge(batches).figures == pytest.approx(measure(case).figures, rel=1e-12, nan_ok=True)
