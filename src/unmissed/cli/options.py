@@ -17,6 +17,7 @@ from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.data import Columns, TextFeatures
+    from unmissed.data.readers.base import ReadOptions
     from unmissed.execution import Executor
 
 READING = "Input format"
@@ -91,6 +92,13 @@ class ReadingOptions:
         given = {"text": self.text_column, "labels": self.labels_column, "separator": separator, "id": self.id_column}
         given |= {"encoding": self.encoding, "unicode_normalization": self.unicode_normalization}
         return Columns(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def options(self) -> "ReadOptions":
+        """The options of readers."""
+        from unmissed.data.readers.base import ReadOptions
+
+        return ReadOptions(not self.no_header, self.one_based, self.columns)
 
     def words(self) -> dict[str, Any]:
         """Return the keyword arguments of `load`: columns, header and one_based."""

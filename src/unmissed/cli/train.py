@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import FORMS
 from unmissed.cli.methods import MethodCommands, flag_of
 from unmissed.cli.options import MANY, ClusterOptions, Jobs, ReadingOptions, TextOptions, with_groups
+from unmissed.data.readers.registry import SOURCES
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help=f"Rows with labels: {FORMS}."),
+    typer.Argument(metavar="DATA", help=f"Rows with labels: {SOURCES}."),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
 OldRows = Annotated[
