@@ -67,7 +67,7 @@ def train_method(
     parameters or other data are refused. If the data is text (a table with the columns text and labels, or JSON lines
     with such fields), the run stores its TF-IDF features, and predict takes text.
 
-    Many machines can train one run: through Dask (--cluster), or in partitions without an engine (--partition).
+    Many machines can train one run: through a cluster (--cluster), or in partitions without an engine (--partition).
     Any number of them can fill one folder on a shared disk at the same time. The one that finds all others finished
     completes the run. Exit code 3 means that this command has more to do.
 

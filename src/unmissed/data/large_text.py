@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -31,6 +30,7 @@ from unmissed.data.unicode import index_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
+from unmissed.worker_processes import spawn_pool
 from unmissed.writing import naming_target, temporary_folder
 
 _BLOCK = 1 << 22  # size of a block, in bytes
@@ -282,7 +282,7 @@ def _map_blocks(work: Callable[[Any], Any], blocks: _BlockSource, n_jobs: int) -
 
 @contextmanager
 def _processes(n_jobs: int, work: Any) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_set_work, initargs=(work,))
+    pool = spawn_pool(n_jobs, _set_work, work)
     try:
         yield pool
     except BrokenExecutor as error:

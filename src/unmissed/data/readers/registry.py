@@ -26,6 +26,7 @@ LISTED = {
     "frame": Listed(f"{_HERE}.data_frame:DataFrame"),
     "folder": Listed(f"{_HERE}.text_folder:TextFolder", "a folder of texts with NAME.tags files"),
     "json": Listed(f"{_HERE}.json_lines:JsonLines", ".jsonl", ".jsonl"),
+    "fasttext": Listed(f"{_HERE}.fasttext:FastText", ".txt (fastText)"),
     "xmc": Listed(f"{_HERE}.xmc_text:XmcText", ".txt (XMC text)", ".txt (XMC text)"),
     "table": Listed(f"{_HERE}.delimited:Delimited", ".csv, .tsv"),
     "parquet": Listed(f"{_HERE}.parquet:Parquet", ".parquet"),
