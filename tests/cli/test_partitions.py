@@ -61,7 +61,7 @@ def test_times_have_units():
         (["--finish", "--partition", "1/2"], "--finish trains nothing"),
         (
             ["--cluster", "somewhere"],
-            "unknown executor 'somewhere'; expected threads:N, processes:N, local:N (Dask), tcp:",
+            "unknown executor 'somewhere'; expected threads:N, processes:N, local:N (Dask)",
         ),
         (["--cluster", "process:2"], "did you mean 'processes'?"),
         (["--cluster", "processes:two"], "processes:N has a number of processes, at least 1"),

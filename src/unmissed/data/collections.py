@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from unmissed.data.readers.registry import all_formats
-from unmissed.data.streams import COMPRESSIONS, bare_suffix
+from unmissed.data.streams import COMPRESSIONS
 from unmissed.errors import InputError
 
 _PART = re.compile(r"(?:.*[_.-])?(train|trn|test|tst)", re.IGNORECASE)
@@ -45,5 +45,6 @@ def _parts(folder: Path) -> dict[str, Path]:
 
 def _stem(file: Path) -> str:
     """Return the name without suffix and compression."""
-    name = file.stem if file.suffix.lower() in COMPRESSIONS else file.name
-    return name.removesuffix(bare_suffix(file)) if file.is_file() else file.name
+    if file.is_dir():
+        return file.name
+    return Path(file.stem).stem if file.suffix.lower() in COMPRESSIONS else file.stem
