@@ -59,7 +59,13 @@ def test_times_have_units():
         (["--partition", "3"], "--partition is I/N"),
         (["--partition", "4/3"], "a partition is one of 1/3 to 3/3"),
         (["--finish", "--partition", "1/2"], "--finish trains nothing"),
-        (["--cluster", "somewhere"], "expected tcp://HOST:PORT, tls://HOST:PORT or local:N"),
+        (
+            ["--cluster", "somewhere"],
+            "unknown executor 'somewhere'; expected threads:N, processes:N, local:N (Dask)",
+        ),
+        (["--cluster", "process:2"], "did you mean 'processes'?"),
+        (["--cluster", "processes:two"], "processes:N has a number of processes, at least 1"),
+        (["--cluster", "threads:1", "--tls-cert", "x.pem"], "--tls-cert is no option of threads:1"),
     ],
 )
 def test_nonsense_is_one_line(more, line, store, tmp_path, capsys):

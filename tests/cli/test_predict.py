@@ -220,7 +220,7 @@ def test_rows_and_a_text_at_once_or_neither_are_refused(run, text_run, tmp_path,
     assert "not the name of a file" in refused(capsys, "predict", text_run.folder, "--text", "cod", "--out", ".")
     for name in ("best.xlsx", "best.json", "best.csv.gz"):
         line = refused(capsys, "predict", text_run.folder, "--text", "cod", "--out", tmp_path / name)
-        assert f"cannot write .{name.rpartition('.')[2]}; expected .npz, .tsv, .csv or .jsonl" in line
+        assert f"cannot write .{name.rpartition('.')[2]}; expected .npz, .tsv, .csv, .jsonl" in line
 
 
 def test_it_speaks_json(text_run, tmp_path, capsys):

@@ -104,7 +104,7 @@ STOPPED = "interrupted (Ctrl-C)"
             "keeps the data, 0 finished methods and partial results",
         ),
         (
-            "unmissed.data.documents.DocumentReader.write_lines",
+            "unmissed.data.documents.Documents.write",
             "data convert DATA NEW.jsonl",
             "NEW.jsonl was not written",
         ),

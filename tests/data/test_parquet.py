@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unmissed.data import Columns, load
-from unmissed.data.readers.parquet import documents
+from unmissed.data import load
+from unmissed.data.readers.base import ReadOptions
+from unmissed.data.readers.parquet import Parquet
 from unmissed.errors import InputError
 
 CELL = "cod " * (5 << 18)  # 5 MiB
@@ -18,10 +19,10 @@ import sys
 from itertools import islice
 import pyarrow.parquet
 import unmissed.data.readers.parquet
-from unmissed.data import Columns
+from unmissed.data.readers.base import ReadOptions
 from unmissed.execution import peak_bytes
 begin = peak_bytes()
-rows = unmissed.data.readers.parquet.documents(sys.argv[1], Columns(), ["text"])
+rows = unmissed.data.readers.parquet.Parquet().documents(sys.argv[1], ReadOptions(), ["text"])
 found = [len(one["text"]) for _, one in islice(rows, 50)]
 print(len(found), found[0], peak_bytes() - begin)
 """
@@ -68,9 +69,9 @@ def test_cells_come_back_whatever_their_type_and_where_batches_are_cut(tmp_path,
     table = pa.Table.from_pylist(rows)
     path = write(tmp_path / "a.parquet", table, row_group_size=20)
     monkeypatch.setattr("unmissed.data.readers.parquet._BYTES", 60)
-    found = [one for _, one in documents(path, Columns(), ["text"])]
+    found = [one for _, one in Parquet().documents(path, ReadOptions(), ["text"])]
     assert found == [{"id": row["id"], "text": row["text"]} for row in rows]
-    lists = [one["labels"] for _, one in documents(path, Columns(), ["labels"])]
+    lists = [one["labels"] for _, one in Parquet().documents(path, ReadOptions(), ["labels"])]
     assert lists == [row["labels"] or [] for row in rows]
 
 

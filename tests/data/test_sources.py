@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from unmissed.data import Dataset, TextFeatures, load, load_labels, read_texts, write_store, write_xmc
-from unmissed.data.readers.npz import split_pair, write_npz
+from unmissed.data.readers.npz import NpzPair
 from unmissed.errors import InputError
 
 TRAIN = [
@@ -180,10 +180,9 @@ def test_a_pair_of_npz_files_is_read_and_written(tmp_path, matrices):
     dataset = load(f"{tmp_path}/X.trn.npz,{tmp_path}/Y.trn.npz")
     assert dataset.digest == Dataset(X, Y).digest
     named = Dataset(X, Y, label_names=list("abcde"), feature_names=list("abcdefghi"))
-    pair = split_pair(f"{tmp_path}/X.npz,{tmp_path}/Y.npz")
-    assert pair is not None
-    write_npz(named, pair)
-    assert load(f"{pair[0]},{pair[1]}").digest == named.digest
+    pair = f"{tmp_path}/X.npz,{tmp_path}/Y.npz"
+    NpzPair().write(named, pair)
+    assert load(pair).digest == named.digest
 
 
 def test_bad_npz_files_are_refused(tmp_path, matrices):
@@ -214,9 +213,9 @@ def test_every_form_of_one_data_set_has_one_digest(tmp_path, matrices):
     dataset = Dataset(*matrices)
     write_store(dataset, tmp_path / "store")
     write_xmc(dataset, tmp_path / "a.txt.gz")
-    pair = (tmp_path / "X.npz", tmp_path / "Y.npz")
-    write_npz(dataset, pair)
-    forms = [tmp_path / "store", tmp_path / "a.txt.gz", f"{pair[0]},{pair[1]}"]
+    pair = f"{tmp_path}/X.npz,{tmp_path}/Y.npz"
+    NpzPair().write(dataset, pair)
+    forms = [tmp_path / "store", tmp_path / "a.txt.gz", pair]
     assert {load(form).digest for form in forms} == {dataset.digest}
     for form in forms:
         Y, names, n_unknown = load_labels(form, n_labels=5)

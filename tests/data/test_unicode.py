@@ -11,8 +11,9 @@ from scipy import sparse
 
 from tests.cli.speaking import refused, said
 from unmissed.data import Columns, Dataset, TextFeatures, load, load_labels, open_store
-from unmissed.data.documents import DocumentReader
+from unmissed.data.documents import Documents
 from unmissed.data.large_text import convert_text
+from unmissed.data.readers.base import ReadOptions
 from unmissed.errors import InputError
 from unmissed.models.frames import open_labels
 from unmissed.ranking import digest_names
@@ -151,7 +152,7 @@ def test_the_shell_takes_another_normal_form_and_the_run_remembers_it(tmp_path, 
 def test_half_a_surrogate_pair_is_refused_where_it_is(row, what, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "fine", "labels": ["x"]}\n' + json.dumps(row) + "\n")
-    for read in (load, lambda one: list(DocumentReader().texts_and_ids(one)[0])):
+    for read in (load, lambda one: list(Documents(one).texts_and_ids()[0])):
         if what.startswith("label") and read is not load:
             continue
         with pytest.raises(InputError, match=HALF) as found:
@@ -194,7 +195,7 @@ def test_a_file_in_another_encoding_is_the_same_data_set(encoding, tmp_path):
     expected = load(tmp_path / "a.csv")
     columns = Columns(encoding=encoding)
     assert load(tmp_path / "b.csv", columns=columns).digest == expected.digest
-    convert_text(tmp_path / "b.csv", tmp_path / "store", reading=DocumentReader(columns))
+    convert_text(tmp_path / "b.csv", tmp_path / "store", options=ReadOptions(columns=columns))
     assert open_store(tmp_path / "store").digest == expected.digest
     rows = [{"text": text, "labels": labels} for text, labels in ROWS]
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -22,6 +22,7 @@ from unmissed.data import open_store, write_store
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Dask, OnDisk, Placed, Threads, Work
 from unmissed.execution import dask as module
+from unmissed.execution.registry import EXECUTORS
 from unmissed.models import PWDiSMEC
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
@@ -73,7 +74,7 @@ def test_a_training_over_a_cluster_leaves_the_bytes_of_one_thread(cluster, store
 def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
     cluster, store, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("unmissed.execution.Dask", lambda address, **_: nullcontext(cluster))
+    monkeypatch.setitem(EXECUTORS._found, "tcp", lambda address, **_: nullcontext(cluster))
     words = ["--block-size", 8, "--cluster", "tcp://host:8786"]
     assert "60 labels trained" in said(capsys, "train", "dismec", store, "--run", tmp_path / "run", *words)
     texts = write_texts(tmp_path / "train.jsonl")
@@ -83,7 +84,7 @@ def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
 
 
 def test_a_cluster_ranks_a_store_as_one_process_does(cluster, store, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("unmissed.execution.Dask", lambda address, **_: nullcontext(cluster))
+    monkeypatch.setitem(EXECUTORS._found, "local", lambda address, **_: nullcontext(cluster))
     monkeypatch.setattr("unmissed.runs.parts.PART", 128)
     train("dismec", open_store(store), tmp_path / "run", PARAMS)
     words = ["--cluster", "local:2", "--top", 3]

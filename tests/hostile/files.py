@@ -1,4 +1,4 @@
-"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, CSV."""
+"""Single files: scipy's matrices, rankings, tables of propensities, idx images, XMC text, JSON lines, fastText, CSV."""
 
 from __future__ import annotations
 
@@ -256,7 +256,19 @@ def spoil_tables(rng: Rng, seeds: bytes, folder: Path) -> Path:
     return path
 
 
+def prepare_fasttext(workdir: Path) -> bytes:
+    return "__label__a __label__b one two\n\nthree __label__a four\näöü six\n".encode()
+
+
+def spoil_fasttext(rng: Rng, seeds: bytes, folder: Path) -> Path:
+    raw = spoil_bytes(rng, spoil_bytes(rng, seeds) if rng.random() < 0.5 else seeds)
+    path = folder / pick(rng, ("a.ft", "a.ft.gz", "a.txt"))
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
 FORMATS = (
+    Format("fasttext", prepare_fasttext, spoil_fasttext, use_lines),
     Format("tables", prepare_tables, spoil_tables, use_lines),
     Format("npz", prepare_npz, spoil_pair, use_pair),
     Format("matrices", prepare_npz, spoil_memory, use_memory),

@@ -16,6 +16,7 @@ if sys.platform.startswith("linux"):
     from tests.hostile import forged_runs, kills
     from tests.hostile.__main__ import FORMATS
     from tests.hostile.campaign import DifferenceError, Format, ViolationError, run_format
+    from unmissed.data.readers.registry import LISTED
     from unmissed.errors import InputError
     from unmissed.models.registry import METHODS as ALL
     from unmissed.runs import open_run
@@ -35,6 +36,12 @@ def test_nothing_hostile_crashes_hangs_or_passes_unnoticed(name):
     assert sum(report.counts.values()) == CASES.get(name, 120)
     if "kills" not in name and "full" not in name:
         assert report.counts["refused"] > 0, "it was spoilt"
+
+
+def test_every_format_of_data_sets_has_its_mutator():
+    """A new format gets a mutator; data frames are no files, and the files of a folder of texts are plain text."""
+    names = {"json": "lines", "xmc": "text", "table": "tables", "parquet": "parquet"}
+    assert {names.get(name, name) for name in LISTED.keys() - {"frame", "folder"}} <= FORMATS.keys()
 
 
 def refuse(seeds, case):

@@ -8,14 +8,13 @@ import typer
 from unmissed.cli import show
 from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
 from unmissed.cli.terminal_text import escape_control
+from unmissed.data.readers.registry import COMPRESSED, SOURCES, TARGETS
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from unmissed.data.documents import DocumentReader
+    from unmissed.data.readers.base import DocumentWriter
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
-
-FORMS = ".jsonl, .csv, .tsv, .parquet, a folder of texts, .txt (XMC), a store, X.npz,Y.npz"
 
 app = typer.Typer(
     no_args_is_help=True, help="Show statistics of data sets, convert and verify them, generate synthetic ones."
@@ -27,7 +26,7 @@ app = typer.Typer(
 def stats(
     data: Annotated[
         str,
-        typer.Argument(metavar="DATA", help=f"The training set: {FORMS}."),
+        typer.Argument(metavar="DATA", help=f"The training set: {SOURCES}."),
     ],
     reading: ReadingOptions,
     text: TextOptions,
@@ -74,9 +73,7 @@ def stats(
 @with_groups
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="The data set: any format that `data stats` reads.")],
-    target: Annotated[
-        str, typer.Argument(metavar="DST", help="The output: a folder (store), .txt or .jsonl[.gz|.xz], X.npz,Y.npz.")
-    ],
+    target: Annotated[str, typer.Argument(metavar="DST", help=f"The output: {TARGETS} ({COMPRESSED}).")],
     reading: ReadingOptions,
     text: TextOptions,
     like: Annotated[
@@ -98,36 +95,37 @@ def convert(
 
     Example: unmissed data convert posts.csv posts.jsonl --text-column body --labels-column tags
     """
-    from unmissed.data import load, open_store, save
+    from unmissed.data import load
+    from unmissed.data.formats import find_writer, holds_text
     from unmissed.data.large_text import convert_text
-    from unmissed.data.sources import holds_text, target_format
+    from unmissed.data.readers.base import DatasetWriter, DocumentWriter
 
-    form = target_format(target)  # before the reading, which may take long
+    writer = find_writer(target)  # before the reading, which may take long
     if Path(target).exists() and Path(source).exists() and Path(target).samefile(source):
         raise InputError(f"{target}: exists already and is the source; choose another name")
-    from unmissed.data.documents import DocumentReader
-
-    how = DocumentReader(reading.columns, not reading.no_header)
-    if form == "json":
-        text.refuse(f"{target}: JSON lines keep texts as they are")
+    if isinstance(writer, DocumentWriter):
+        text.refuse(f"{target}: {writer.name} keep texts as they are")
         if like is not None:
-            raise InputError(f"{target}: JSON lines keep texts and labels as they are; leave out --like")
-        _convert_to_lines(source, target, how, json)
+            raise InputError(f"{target}: {writer.name} keep texts and labels as they are; leave out --like")
+        _convert_documents(source, target, reading, writer, json)
         return
+    assert isinstance(writer, DatasetWriter)
     if like is not None:
         text.refuse(f"{like}: its features are used (--like)")
     features = text.features(source, reading.columns)
+    in_blocks = writer.out_of_core and holds_text(source)
     with show.stoppable(lambda: show.not_written(target)):
         with show.progress_bar("reading") as progress:
             training = None if like is None else load(like)
-            if form == "store" and holds_text(source):
-                convert_text(source, target, text=features, like=training, reading=how, n_jobs=jobs, progress=progress)
-                dataset = open_store(target)
+            if in_blocks:
+                words: dict[str, Any] = {"n_jobs": jobs, "progress": progress}
+                convert_text(source, target, text=features, like=training, options=reading.options, **words)
+                dataset = load(target)
             else:
                 dataset = load(source, like=training, text=features, progress=progress, **reading.words())
-        if form != "store" or not holds_text(source):
+        if not in_blocks:
             with show.progress_bar("writing") as progress:
-                save(dataset, target, progress=progress)
+                writer.write(dataset, target, progress)
     metadata = {
         "path": target,
         "n_samples": dataset.n_samples,
@@ -227,14 +225,15 @@ def verify(
     )
 
 
-def _convert_to_lines(source: str, target: str, reading: "DocumentReader", json: bool) -> None:
-    """Write the documents of a data set as JSON lines."""
+def _convert_documents(source: str, target: str, reading: ReadingOptions, writer: "DocumentWriter", json: bool) -> None:
+    """Write the documents of a data set as they are."""
+    from unmissed.data.documents import Documents
     from unmissed.data.formats import holds_text
 
     if not holds_text(source):
-        raise InputError(f"{source}: has features and no texts; only data sets with texts become JSON lines")
+        raise InputError(f"{source}: has features and no texts; only data sets with texts become {writer.name}")
     with show.stoppable(lambda: show.not_written(target)), show.progress_bar("writing") as progress:
-        n_samples, n_labels = reading.write_lines(source, target, progress)
+        n_samples, n_labels = Documents(source, reading.options).write(writer, target, progress)
     if json:
         show.print_json({"path": target, "n_samples": n_samples, "n_labels": n_labels})
     else:

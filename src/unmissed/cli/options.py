@@ -5,18 +5,20 @@ that parameter by the group's options.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unmissed.errors import InputError
+from unmissed.execution.registry import ADDRESSES, OPTIONS
 
 if TYPE_CHECKING:
     from unmissed.data import Columns, TextFeatures
+    from unmissed.data.readers.base import ReadOptions
     from unmissed.execution import Executor
 
 READING = "Input format"
@@ -92,52 +94,46 @@ class ReadingOptions:
         given |= {"encoding": self.encoding, "unicode_normalization": self.unicode_normalization}
         return Columns(**{name: value for name, value in given.items() if value is not None})
 
+    @property
+    def options(self) -> "ReadOptions":
+        """The options of readers."""
+        from unmissed.data.readers.base import ReadOptions
+
+        return ReadOptions(not self.no_header, self.one_based, self.columns)
+
     def words(self) -> dict[str, Any]:
         """Return the keyword arguments of `load`: columns, header and one_based."""
         return {"columns": self.columns, "header": not self.no_header, "one_based": self.one_based}
 
 
-@dataclass(frozen=True)
-class ClusterOptions:
-    """The address of a Dask cluster and its TLS files; the TLS options are those of `dask scheduler`."""
+def _flag(help_text: str, **words: Any) -> Any:
+    return Annotated[str | None, typer.Option(help=help_text, rich_help_panel=MANY, **words)]
 
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="A Dask cluster: tcp://HOST:PORT, tls://HOST:PORT or local:N. DATA must be a store.",
-            rich_help_panel=MANY,
-        ),
-    ] = None
-    dashboard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="With local:N, serve Dask's dashboard at this address.", rich_help_panel=MANY
-        ),
-    ] = None
-    tls_ca_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TLS: the CA's certificates, PEM.", rich_help_panel=MANY)
-    ] = None
-    tls_cert: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TLS: the certificate of this client, PEM.", rich_help_panel=MANY)
-    ] = None
-    tls_key: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TLS: the private key of this client, PEM.", rich_help_panel=MANY)
-    ] = None
 
-    @contextmanager
-    def executor(self) -> "Iterator[Executor | None]":
-        """Yield the executor of the cluster, or None without a cluster, and close it."""
-        if self.cluster is None:
-            if given_words(self):
-                raise InputError(f"{given_words(self)[0]} needs --cluster")
-            yield None
-            return
-        from unmissed.execution import Dask
-        from unmissed.execution.dask import tls_security
+_ClusterFields = make_dataclass(
+    "_ClusterFields",
+    [
+        ("cluster", _flag(f"Where tasks run: {ADDRESSES}. On a cluster, DATA must be a store."), None),
+        *((name, _flag(one.help, metavar=one.metavar), None) for name, one in OPTIONS.items()),
+    ],
+    frozen=True,
+)
 
-        security = tls_security(self.tls_ca_file, self.tls_cert, self.tls_key)
-        with Dask(self.cluster, dashboard=self.dashboard, security=security) as dask:
-            yield dask
+
+class ClusterOptions(_ClusterFields):  # type: ignore[misc, valid-type]
+    """The address of an executor, and the options that executors declare."""
+
+    def executor(self) -> "AbstractContextManager[Executor | None]":
+        """Return the executor of the address, or None without an address, as a context manager."""
+        from unmissed.execution.registry import open_executor
+
+        given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+        address = given.pop("cluster", None)
+        if address is not None:
+            return open_executor(address, **given)
+        if given:
+            raise InputError(f"{given_words(self)[0]} needs --cluster")
+        return nullcontext(None)
 
 
 @dataclass(frozen=True)

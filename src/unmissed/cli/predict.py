@@ -94,7 +94,7 @@ def predict(
         if executor is None:
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
-            if isinstance(rows, TextLines) and not json and (out is None or out.suffix.lower() in WRITERS):
+            if isinstance(rows, TextLines) and not json and all(WRITERS.find(one.suffix).in_parts for one in files):
                 _answer_lines(opened, predict_lines(opened, rows, top, threshold), out, raw)
                 return
             ranking = predict_rows(opened, rows, top, progress=progress)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.data import FORMS
 from unmissed.cli.methods import MethodCommands, flag_of
 from unmissed.cli.options import MANY, ClusterOptions, Jobs, ReadingOptions, TextOptions, with_groups
+from unmissed.data.readers.registry import SOURCES
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help=f"Rows with labels: {FORMS}."),
+    typer.Argument(metavar="DATA", help=f"Rows with labels: {SOURCES}."),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
 OldRows = Annotated[
@@ -67,7 +67,7 @@ def train_method(
     parameters or other data are refused. If the data is text (a table with the columns text and labels, or JSON lines
     with such fields), the run stores its TF-IDF features, and predict takes text.
 
-    Many machines can train one run: through Dask (--cluster), or in partitions without an engine (--partition).
+    Many machines can train one run: through a cluster (--cluster), or in partitions without an engine (--partition).
     Any number of them can fill one folder on a shared disk at the same time. The one that finds all others finished
     completes the run. Exit code 3 means that this command has more to do.
 

@@ -6,19 +6,17 @@ import os
 import re
 from pathlib import Path
 
-from unmissed.archive import MANIFEST
+from unmissed.data.readers.registry import all_formats
+from unmissed.data.streams import COMPRESSIONS
 from unmissed.errors import InputError
 
-_PART = re.compile(
-    r"(?:.*[_.-])?(train|trn|test|tst)(?:\.(?:txt|svm|xmc|jsonl|ndjson)(?:\.(?:gz|xz))?)?", re.IGNORECASE
-)
+_PART = re.compile(r"(?:.*[_.-])?(train|trn|test|tst)", re.IGNORECASE)
 
 
 def find_datasets(folder: str | os.PathLike[str]) -> dict[str, tuple[Path, Path]]:
     """Return the training and the test path of every data set in a folder, keyed by the name of its subfolder.
 
-    A part is named `train` or `test`, optionally with a prefix (`eurlex_train.txt`). It is XMC text or JSON lines,
-    optionally compressed, or a store.
+    A part is named `train` or `test`, optionally with a prefix (`eurlex_train.txt`), in any format.
     """
     datasets = {}
     try:
@@ -35,10 +33,18 @@ def find_datasets(folder: str | os.PathLike[str]) -> dict[str, tuple[Path, Path]
 
 
 def _parts(folder: Path) -> dict[str, Path]:
+    """Return the training and the test part; if a part exists in several formats, the first of the registry counts."""
+    named = {file: match[1].lower() for file in sorted(folder.iterdir()) if (match := _PART.fullmatch(_stem(file)))}
     parts: dict[str, Path] = {}
-    for file in sorted(folder.iterdir()):
-        match = _PART.fullmatch(file.name)
-        is_data = match is not None and ("." in file.name if file.is_file() else (file / MANIFEST).is_file())
-        if match is not None and is_data:
-            parts.setdefault({"trn": "train", "tst": "test"}.get(match[1].lower(), match[1].lower()), file)
+    for one in all_formats():
+        for file, part in named.items():
+            if one.sniff(file):
+                parts.setdefault({"trn": "train", "tst": "test"}.get(part, part), file)
     return parts
+
+
+def _stem(file: Path) -> str:
+    """Return the name without suffix and compression."""
+    if file.is_dir():
+        return file.name
+    return Path(file.stem).stem if file.suffix.lower() in COMPRESSIONS else file.stem

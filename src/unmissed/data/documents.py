@@ -1,4 +1,4 @@
-"""Documents with texts and labels from JSON lines, CSV, TSV, Parquet, folders of text files, and data frames."""
+"""Documents with texts and labels, from any format that a `DocumentReader` reads."""
 
 from __future__ import annotations
 
@@ -10,118 +10,103 @@ import numpy as np
 from scipy import sparse
 
 from unmissed.data.checks import DocumentCounts
-from unmissed.data.formats import format_of
-from unmissed.data.readers import delimited, json_lines, parquet, text_folder
-from unmissed.data.streams import lines
-from unmissed.data.table_columns import Columns
+from unmissed.data.formats import find_reader
+from unmissed.data.readers.base import Document, DocumentReader, DocumentWriter, PathLike, ReadOptions, Source
 from unmissed.data.unicode import index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
-Source = str | os.PathLike[str] | Any
-"""A path, or a data frame."""
 
+class Documents(NamedTuple):
+    """The documents of a source, and the options with which they are read; each method reads the source again."""
 
-class DocumentReader(NamedTuple):
-    """Reads documents: `columns` names the columns to read, `header` says whether a table starts with column names."""
+    source: Source
+    options: ReadOptions = ReadOptions()
 
-    columns: Columns = Columns()
-    header: bool = True
-
-    def documents(
-        self, source: Source, needed: Collection[str], progress: Progress = silent
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def read(self, needed: Collection[str], progress: Progress = silent) -> Iterator[Document]:
         """Yield the position of each document (for messages) and its `needed` columns."""
-        form = format_of(source)
-        if form == "json":
-            return json_lines.documents(source, lines(source, progress, encoding=self.columns.encoding))
-        if form == "table":
-            return delimited.documents(source, self.columns, needed, header=self.header, progress=progress)
-        reader = {"parquet": parquet.documents, "folder": text_folder.documents, "frame": parquet.frame_documents}[form]
-        return reader(source, self.columns, needed, progress=progress)
+        reader = find_reader(self.source, labels=self.options.columns.labels in needed)
+        if not isinstance(reader, DocumentReader):
+            raise InputError(f"{name_of(self.source)}: holds no texts; {reader.name} has features")
+        return reader.documents(self.source, self.options, needed, progress)
 
-    def texts_and_ids(self, source: Source, progress: Progress = silent) -> tuple[Iterator[str], list[str]]:
+    def texts_and_ids(self, progress: Progress = silent) -> tuple[Iterator[str], list[str]]:
         """Return an iterator over texts, and a list that it fills with row ids; labels are not required.
 
         The list is complete once the iterator is exhausted. It is empty unless every row has an id.
         """
         ids: list[str] = []
-        return self._named_texts(source, ids, progress), ids
+        return self._named_texts(ids, progress), ids
 
-    def _named_texts(self, source: Source, ids: list[str], progress: Progress) -> Iterator[str]:
-        n_texts = 0
-        for where, document in self.documents(source, [self.columns.text], progress):
+    def _named_texts(self, ids: list[str], progress: Progress) -> Iterator[str]:
+        columns, n_texts = self.options.columns, 0
+        for where, document in self.read([columns.text], progress):
             n_texts += 1
-            name = self.columns.id_of(where, document)
+            name = columns.id_of(where, document)
             if name is not None:
                 ids.append(name)
-            yield self.columns.text_of(where, document)
+            yield columns.text_of(where, document)
         if len(ids) != n_texts:
             ids.clear()
 
-    def label_lists(self, source: Source, progress: Progress = silent) -> tuple[list[list[str]], list[str] | None]:
+    def label_lists(self, progress: Progress = silent) -> tuple[list[list[str]], list[str] | None]:
         """Return the labels of each row, and the row ids (None unless every row has one); texts are not required."""
+        columns = self.options.columns
         label_lists, ids = [], []
-        for where, document in self.documents(source, [self.columns.labels], progress):
-            label_lists.append(self.columns.labels_of(where, document))
-            name = self.columns.id_of(where, document)
+        for where, document in self.read([columns.labels], progress):
+            label_lists.append(columns.labels_of(where, document))
+            name = columns.id_of(where, document)
             if name is not None:
                 ids.append(name)
         return label_lists, ids if len(ids) == len(label_lists) else None
 
-    def pairs(self, source: Source, progress: Progress = silent) -> Iterator[tuple[str, list[str]]]:
+    def pairs(self, progress: Progress = silent) -> Iterator[tuple[str, list[str]]]:
         """Yield the text and the labels of each document."""
-        columns = self.columns
-        for where, document in self.documents(source, [columns.text, columns.labels], progress):
+        columns = self.options.columns
+        for where, document in self.read([columns.text, columns.labels], progress):
             yield columns.text_and_labels(where, document)
 
-    def texts_and_labels(
-        self, source: Source, progress: Progress = silent
-    ) -> tuple[Iterator[str], list[list[str]], DocumentCounts]:
+    def texts_and_labels(self, progress: Progress = silent) -> tuple[Iterator[str], list[list[str]], DocumentCounts]:
         """Return an iterator over texts, and the label lists and document counts that it fills."""
         label_lists: list[list[str]] = []
         counts = DocumentCounts()
-        return self._labeled_texts(source, label_lists, counts, progress), label_lists, counts
+        return self._labeled_texts(label_lists, counts, progress), label_lists, counts
 
-    def _labeled_texts(
-        self, source: Source, label_lists: list[list[str]], counts: DocumentCounts, progress: Progress
-    ) -> Iterator[str]:
-        columns = self.columns
+    def _labeled_texts(self, label_lists: list[list[str]], counts: DocumentCounts, progress: Progress) -> Iterator[str]:
+        columns = self.options.columns
         names: dict[str, str] = {}  # interned: one string object per label
-        for where, document in self.documents(source, [columns.text, columns.labels], progress):
+        for where, document in self.read([columns.text, columns.labels], progress):
             text, labels = columns.text_and_labels(where, document)
             label_lists.append([names.setdefault(name, name) for name in labels])
             counts.add(text, columns.id_of(where, document))
             yield text
         if not label_lists:
-            raise InputError(f"{name_of(source)}: holds no documents")
+            raise InputError(f"{name_of(self.source)}: holds no documents")
 
-    def write_lines(
-        self, source: Source, target: str | os.PathLike[str], progress: Progress = silent
-    ) -> tuple[int, int]:
-        """Write JSON lines with `text`, `labels` and, if present, `id`; return the numbers of rows and of labels."""
-        columns = self.columns
+    def write(self, writer: DocumentWriter, target: PathLike, progress: Progress = silent) -> tuple[int, int]:
+        """Write `text`, `labels` and, if present, `id` of each document; return the numbers of rows and of labels."""
+        columns = self.options.columns
         n_documents, names = 0, set()
 
         def objects() -> Iterator[dict[str, Any]]:
             nonlocal n_documents
-            for where, document in self.documents(source, [columns.text, columns.labels], progress):
+            for where, document in self.read([columns.text, columns.labels], progress):
                 text, labels = columns.text_of(where, document), columns.labels_of(where, document)
                 name = columns.id_of(where, document)
                 n_documents += 1
                 names.update(labels)
                 yield {**({} if name is None else {"id": name}), "text": text, "labels": labels}
             if not n_documents:
-                raise InputError(f"{name_of(source)}: holds no documents")
+                raise InputError(f"{name_of(self.source)}: holds no documents")
 
-        json_lines.write_lines(target, objects())
+        writer.write_documents(objects(), target)
         return n_documents, len(names)
 
 
 def name_of(source: Source) -> str:
     """Return the name of a source in messages."""
-    return "the data frame" if parquet.is_frame(source) else str(source)
+    return str(source) if isinstance(source, str | os.PathLike) else "the data frame"
 
 
 def binarize(

@@ -1,67 +1,63 @@
-"""Detection of the data format of a path: by its suffix, or for folders by their contents."""
+"""Detection of formats: the reader of a source, and the writer of a target."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from unmissed.archive import MANIFEST
-from unmissed.data.readers import delimited
-from unmissed.data.readers.npz import split_pair
-from unmissed.data.readers.parquet import is_frame
-from unmissed.data.readers.text_folder import is_text_folder
+from unmissed.data.readers.base import DocumentReader, MatrixReader, Source, Writer, suffix_of_file
+from unmissed.data.readers.registry import COMPRESSED, SOURCES, TARGETS, all_formats
 from unmissed.data.streams import bare_suffix
 from unmissed.errors import InputError
 from unmissed.files import no_such
 
-_XMC = (".txt", ".svm", ".xmc")
-JSON = (".jsonl", ".ndjson")
-_PARQUET = (".parquet", ".pq")
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
-_TEXTS = ("json", "table", "parquet", "folder", "frame")
 _SIDECAR_FILES = ("labels.txt", "features.txt", "label_names.tsv")  # names in the same folder as the data
-_EXPECTED = (
-    "a store folder, .txt (XMC text), .jsonl, .csv or .tsv, all also .gz or .xz, .parquet, a folder of texts with "
-    "NAME.tags files, or a pair 'X.npz,Y.npz'"
-)
+_EXPECTED = f"{SOURCES} ({COMPRESSED})"
+
+PathLike = str | os.PathLike[str]
+Reader = DocumentReader | MatrixReader
 
 
-def format_of(path: str | os.PathLike[str] | Any) -> str:
-    """Return `store`, `npz`, `xmc`, `json`, `table`, `parquet`, `folder` or `frame`; raise InputError if unknown."""
-    if is_frame(path):
-        return "frame"
-    if split_pair(path) is not None:
-        return "npz"
-    file_path = Path(path)
-    try:
-        is_folder, is_there = file_path.is_dir(), file_path.exists()
-    except (OSError, ValueError):  # too long, or not a valid path
-        is_folder = is_there = False
-    if is_folder:
-        return _format_of_folder(file_path)
-    if not is_there:
-        raise no_data(path)
-    suffix = bare_suffix(file_path)
-    if suffix in JSON:
-        return "json"
-    if suffix in delimited.SUFFIXES:
-        return "table"
-    if suffix in _PARQUET:
-        return "parquet"
-    if suffix in _XMC:
-        return "xmc"
-    if suffix == ".npz":
-        raise InputError(f"{path}: one file of a pair; give both files as 'X.npz,Y.npz'")
-    if suffix in _SPREADSHEETS:
-        raise InputError(f"{path}: spreadsheets are not supported; save it as CSV (UTF-8) and give that file")
-    if _is_idx(file_path):
-        raise InputError(f"{path}: an idx file of images or classes (as MNIST's), not a multi-label data set")
-    raise InputError(f"{path}: cannot tell the format by the name; expected {_EXPECTED}")
+def find_reader(source: Source, *, labels: bool = True) -> Reader:
+    """Return the reader of a source; raise InputError if no format fits.
+
+    With `labels=False`, the source may hold rows without labels.
+    """
+    reader = _sniff(source, labels)
+    if reader is None:
+        raise _unreadable(source)
+    return reader
 
 
-def no_data(path: str | os.PathLike[str], advice: str = "") -> InputError:
+def holds_text(source: Source) -> bool:
+    """Return whether a source holds texts, from which features have to be computed."""
+    return isinstance(find_reader(source), DocumentReader)
+
+
+def files_of(path: PathLike) -> tuple[Path, ...]:
+    """Return the files or folders that a path names, whether they exist or not."""
+    reader = _sniff(path, True)
+    return (Path(path),) if reader is None else reader.files(path)
+
+
+def find_writer(path: PathLike) -> Writer:
+    """Return the writer of a target; raise InputError if no format fits or the target cannot be written."""
+    for one in all_formats():
+        if isinstance(one, Writer) and one.writes(path):
+            one.check_target(path)
+            return one
+    raise InputError(f"{path}: cannot write {bare_suffix(path)}; expected {TARGETS} ({COMPRESSED})")
+
+
+def known_suffixes() -> set[str]:
+    """Return the suffixes of all formats that can be read."""
+    return {suffix for one in all_formats() for suffix in one.suffixes}
+
+
+def no_data(path: PathLike, advice: str = "") -> InputError:
     """Return the error for a path that does not exist; a sentence given as a path gets its own message."""
     if not looks_like_sentence(path):
         return no_such(path)
@@ -69,28 +65,46 @@ def no_data(path: str | os.PathLike[str], advice: str = "") -> InputError:
     return InputError(f"{shown!r}: a text, and no such file; {advice or f'give the path of a file: {_EXPECTED}'}")
 
 
-def looks_like_sentence(path: str | os.PathLike[str]) -> bool:
+def looks_like_sentence(path: PathLike) -> bool:
     """Return whether a path is probably a text: several words and no file suffix."""
     text = os.fspath(path)
     return len(text.split()) > 1 and re.search(r"\.\w{1,8}$", text) is None
 
 
-def holds_text(path: str | os.PathLike[str] | Any) -> bool:
-    """Return whether a source holds texts, from which features have to be computed."""
-    return format_of(path) in _TEXTS
+def _sniff(source: Source, labels: bool) -> Reader | None:
+    readers = (one for one in all_formats() if isinstance(one, DocumentReader | MatrixReader))
+    return next((reader for reader in readers if reader.sniff(source, labels=labels)), None)
 
 
-def _format_of_folder(folder: Path) -> str:
-    if (folder / MANIFEST).is_file():
-        return "store"
-    if is_text_folder(folder):
-        return "folder"
-    known = _XMC + JSON + delimited.SUFFIXES + _PARQUET
+def _unreadable(source: Source) -> InputError:
+    """Return the error for a source that has no known format."""
+    if not isinstance(source, str | os.PathLike):
+        return InputError(f"cannot read a {type(source).__name__}; expected a data frame or a path: {_EXPECTED}")
+    path = Path(source)
+    suffix = suffix_of_file(path)
+    try:
+        if path.is_dir():
+            return _unreadable_folder(path)
+        if not path.exists():
+            return no_data(source)
+    except (OSError, ValueError):  # too long, or not a valid path
+        return no_data(source)
+    if suffix == ".npz":
+        return InputError(f"{source}: one file of a pair; give both files as 'X.npz,Y.npz'")
+    if suffix in _SPREADSHEETS:
+        return InputError(f"{source}: spreadsheets are not supported; save it as CSV (UTF-8) and give that file")
+    if _is_idx(path):
+        return InputError(f"{source}: an idx file of images or classes (as MNIST's), not a multi-label data set")
+    return InputError(f"{source}: cannot tell the format by the name; expected {_EXPECTED}")
+
+
+def _unreadable_folder(folder: Path) -> InputError:
+    known = known_suffixes()
     inside = sorted(e.name for e in folder.iterdir() if bare_suffix(e) in known and e.name not in _SIDECAR_FILES)
     advice = f"; did you mean one of its files: {', '.join(inside[:5])}?" if inside else ""
     if any(_is_idx(entry) for entry in folder.iterdir()):
         advice = "; it holds idx files (as MNIST's), which are not a multi-label data set"
-    raise InputError(f"{folder}: a folder, but not a store (it has no {MANIFEST}){advice}")
+    return InputError(f"{folder}: a folder, but not a store (it has no {MANIFEST}){advice}")
 
 
 def _is_idx(path: Path) -> bool:

@@ -7,13 +7,11 @@ their results are taken in file order: the store does not depend on the number o
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data.dataset import Dataset
-from unmissed.data.documents import DocumentReader
-from unmissed.data.formats import format_of
+from unmissed.data.documents import Documents
+from unmissed.data.formats import find_reader
 from unmissed.data.names import read_title_file
-from unmissed.data.readers.json_lines import documents
+from unmissed.data.readers.base import LineReader, PathLike, ReadOptions
 from unmissed.data.store import write_store
 from unmissed.data.streams import line_blocks
 from unmissed.data.text import TextFeatures
@@ -32,27 +30,29 @@ from unmissed.data.unicode import index_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
+from unmissed.worker_processes import spawn_pool
 from unmissed.writing import naming_target, temporary_folder
 
 _BLOCK = 1 << 22  # size of a block, in bytes
 
-PathLike = str | os.PathLike[str]
 Array = npt.NDArray[Any]
 
 
 class LineBlock(NamedTuple):
-    """Complete lines of a JSON lines file, and the number of the first."""
+    """Complete lines of a file, the number of the first, and how they are parsed."""
 
     path: str
     first: int
     content: bytes
-    reading: DocumentReader
+    reader: LineReader
+    options: ReadOptions
 
     def read(self) -> list[tuple[str, list[str]]]:
         """Parse the lines and return the text and the labels of each document."""
         numbered = enumerate(self.content.split(b"\n")[:-1], start=self.first)
-        parsed = documents(self.path, ((number, line.removesuffix(b"\r")) for number, line in numbered))
-        columns = self.reading.columns
+        plain = ((number, line.removesuffix(b"\r")) for number, line in numbered)
+        parsed = self.reader.parse(self.path, plain, self.options)
+        columns = self.options.columns
         return [columns.text_and_labels(where, document) for where, document in parsed]
 
 
@@ -148,7 +148,7 @@ def convert_text(
     *,
     text: TextFeatures | None = None,
     like: Dataset | None = None,
-    reading: DocumentReader | None = None,
+    options: ReadOptions | None = None,
     n_jobs: int = 1,
     progress: Progress = silent,
 ) -> None:
@@ -160,17 +160,17 @@ def convert_text(
     target : path of the new store; an existing store with the same contents is kept
     text : options of the text features; they are fitted on the source
     like : training set whose features and labels are used, for a test set
-    reading : document reader, which names the columns of texts and labels
+    options : options of the reader, such as the names of columns
     n_jobs : number of worker processes; it does not affect the store
     progress : progress callback, called with the bytes read in each pass
     """
-    blocks = _BlockSource(source, reading or DocumentReader(), progress)
+    blocks = _BlockSource(source, options or ReadOptions(), progress)
     if like is not None:
         if like.text is None or like.label_names is None:
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
         text, names, titles = like.text, like.label_names, like.label_titles
     else:
-        form = blocks.reading.columns.unicode_normalization
+        form = blocks.options.columns.unicode_normalization
         features = TextFeatures(unicode_normalization=form) if text is None else replace(text)
         text, names = _learn(blocks, features, n_jobs)
         titles = read_title_file(source, names, form)
@@ -282,7 +282,7 @@ def _map_blocks(work: Callable[[Any], Any], blocks: _BlockSource, n_jobs: int) -
 
 @contextmanager
 def _processes(n_jobs: int, work: Any) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_set_work, initargs=(work,))
+    pool = spawn_pool(n_jobs, _set_work, work)
     try:
         yield pool
     except BrokenExecutor as error:
@@ -296,29 +296,30 @@ class _BlockSource:
     """A source as blocks; each iteration reads it again."""
 
     source: PathLike
-    reading: DocumentReader
+    options: ReadOptions
     progress: Progress
 
     def __iter__(self) -> Iterator[Any]:
-        return self._lines() if format_of(self.source) == "json" else self._documents()
+        reader = find_reader(self.source)
+        return self._lines(reader) if isinstance(reader, LineReader) else self._documents()
 
-    def _lines(self) -> Iterator[LineBlock]:
-        """Yield a JSON lines file in blocks of complete lines."""
+    def _lines(self, reader: LineReader) -> Iterator[LineBlock]:
+        """Yield a file with a document per line in blocks of complete lines."""
         first, kept = 1, bytearray()
-        for buffer, end, _ in line_blocks(self.source, self.progress, encoding=self.reading.columns.encoding):
+        for buffer, end, _ in line_blocks(self.source, self.progress, encoding=self.options.columns.encoding):
             kept += buffer[:end]
             if len(kept) >= _BLOCK:
-                yield LineBlock(str(self.source), first, bytes(kept), self.reading)
+                yield LineBlock(str(self.source), first, bytes(kept), reader, self.options)
                 first += kept.count(b"\n")
                 kept.clear()
         if kept:
-            yield LineBlock(str(self.source), first, bytes(kept), self.reading)
+            yield LineBlock(str(self.source), first, bytes(kept), reader, self.options)
 
     def _documents(self) -> Iterator[DocumentBlock]:
         """Yield documents of other formats in blocks of about `_BLOCK` characters."""
         held: list[tuple[str, list[str]]] = []
         size = 0
-        for text, labels in self.reading.pairs(self.source, self.progress):
+        for text, labels in Documents(self.source, self.options).pairs(self.progress):
             held.append((text, labels))
             size += len(text) + 64 * (1 + len(labels))
             if size >= _BLOCK:

@@ -1,25 +1,20 @@
-"""`load`, `save` and `load_labels`: detect the format of a path, read it, and align it with the training set."""
+"""`load`, `save` and `load_labels`: read a source by its format, and align it with the training set."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from unmissed.archive import is_archive
 from unmissed.data.dataset import Dataset, Origin
-from unmissed.data.documents import DocumentReader, Source, binarize, name_of
-from unmissed.data.formats import JSON, format_of, holds_text
-from unmissed.data.names import read_name_files, read_title_file
-from unmissed.data.readers.npz import read_pair, split_pair, write_npz
-from unmissed.data.readers.xmc_text import read_xmc, write_xmc
-from unmissed.data.store import open_labels, open_store, write_store
-from unmissed.data.streams import bare_suffix
+from unmissed.data.documents import Documents, binarize, name_of
+from unmissed.data.formats import files_of, find_reader, find_writer, holds_text
+from unmissed.data.names import read_title_file
+from unmissed.data.readers.base import DatasetWriter, DocumentReader, PathLike, ReadOptions, Source
 from unmissed.data.table_columns import Columns
 from unmissed.data.text import TextFeatures
 from unmissed.data.unicode import find_name, index_names
@@ -28,9 +23,7 @@ from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
-PathLike = str | os.PathLike[str]
-
-__all__ = ["holds_text", "load", "load_labels", "read_texts", "save", "target_format"]
+__all__ = ["holds_text", "load", "load_labels", "read_texts", "save"]
 
 
 def load(
@@ -44,9 +37,10 @@ def load(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> Dataset:
-    """Load a data set from XMC text, a store, a pair of `.npz` files, or documents with labels.
+    """Load a data set: matrices of features and labels, or documents with labels, from any format of the registry.
 
-    Documents come from JSON lines, CSV, TSV, Parquet (with pyarrow), a folder of text and tag files, or a data frame.
+    Matrices come from XMC text, a store or a pair of `.npz` files; documents from JSON lines, CSV, TSV, Parquet (with
+    pyarrow), a folder of text and tag files, or a data frame.
 
     Parameters
     ----------
@@ -61,24 +55,19 @@ def load(
         table without a header are named 1, 2, 3, ...
     progress : progress callback
     """
-    source_format = format_of(path)
-    columns = _columns(columns, text, labels)
+    reader = find_reader(path)
+    options = ReadOptions(header, one_based, _columns(columns, text, labels))
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)
-    if holds_text(path):
-        features = None if isinstance(text, str) else text
-        dataset = _load_texts(path, like, features, DocumentReader(columns, header), progress)
-    elif source_format == "xmc":
-        dataset = _load_xmc(path, like, header, one_based, columns.unicode_normalization, progress)
-    elif source_format == "npz":
-        dataset = read_pair(_pair(path), columns.unicode_normalization)
+    if isinstance(reader, DocumentReader):
+        dataset = _load_texts(path, like, None if isinstance(text, str) else text, options, progress)
     else:
-        dataset = open_store(path)
-    if like is not None:
-        return dataset if holds_text(path) else _align(path, dataset, like)
-    if isinstance(path, str | os.PathLike):
-        options = {"header": header, "one_based": one_based, "columns": dataclasses.asdict(columns)}
-        vars(dataset)["origin"] = Origin(_absolute(path), options)
+        sizes = {} if like is None else {"n_features": like.n_features, "n_labels": like.n_labels}
+        dataset = reader.read(path, options, **sizes, progress=progress)
+        if like is not None:
+            dataset = _align(path, dataset, like)
+    if like is None and isinstance(path, str | os.PathLike):
+        vars(dataset)["origin"] = Origin(_absolute(path), dataclasses.asdict(options))
     return dataset
 
 
@@ -100,33 +89,12 @@ def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> No
 
     Existing files are never overwritten: equal contents are kept, others raise InputError.
     """
-    file_format = target_format(path)
-    if file_format == "json":
-        raise InputError(f"{path}: JSON lines hold texts, and a data set holds features; convert the file of the texts")
-    if file_format == "npz":
-        write_npz(dataset, _pair(path))
-    elif file_format == "xmc":
-        write_xmc(dataset, path, keep_same=True, progress=progress)
-    else:
-        write_store(dataset, path, keep_same=True)
-
-
-def target_format(path: PathLike) -> str:
-    """Return the format in which `save` would write to this path; raise InputError if it would not."""
-    pair, suffix = split_pair(path), bare_suffix(path)
-    if pair is None and suffix not in (".txt", "", *JSON):
+    writer = find_writer(path)
+    if not isinstance(writer, DatasetWriter):
         raise InputError(
-            f"{path}: cannot write {suffix}; expected a folder, .txt, .jsonl, both also .gz or .xz, or 'X.npz,Y.npz'"
+            f"{path}: {writer.name} hold texts, and a data set holds features; convert the file of the texts"
         )
-    for position in pair or (Path(path),):
-        is_store = pair is None and suffix == ""
-        if (
-            position.exists() and not is_archive(position) if is_store else position.is_dir()
-        ):  # else its content is compared
-            raise InputError(f"{position}: exists already; remove it or choose another name")
-    if pair is not None:
-        return "npz"
-    return {".txt": "xmc", "": "store"}.get(suffix, "json")
+    writer.write(dataset, path, progress)
 
 
 def load_labels(
@@ -144,21 +112,13 @@ def load_labels(
 
     With `keep_unknown`, these assignments are kept: their columns follow those of `like_names`, sorted by name.
     """
-    source_format = format_of(path)
-    columns = columns or Columns()
-    if holds_text(path):
-        label_lists, _ = DocumentReader(columns, header).label_lists(path, progress)
+    reader = find_reader(path)
+    options = ReadOptions(header, one_based, columns or Columns())
+    if isinstance(reader, DocumentReader):
+        label_lists, _ = Documents(path, options).label_lists(progress)
         return binarize(label_lists, like_names, keep_unknown=keep_unknown)
     n_columns = n_labels if like_names is None else len(like_names)
-    n_missing = 0  # assignments left out when a store was written
-    if source_format == "xmc":
-        _, Y = read_xmc(path, header=header, one_based=one_based, n_labels=n_columns, progress=progress)
-        names = read_name_files(path, "labels.txt", Y.shape[1], columns.unicode_normalization)
-    elif source_format == "npz":
-        dataset = read_pair(_pair(path), columns.unicode_normalization)
-        Y, names = dataset.Y, dataset.label_names
-    else:
-        Y, names, n_missing = open_labels(path)
+    Y, names, n_missing = reader.read_labels(path, options, n_labels=n_columns, progress=progress)
     if keep_unknown and names is not None and like_names is not None:
         known = index_names(like_names)
         present = {names[label] for label in np.unique(Y.indices)}
@@ -169,10 +129,8 @@ def load_labels(
 
 
 def read_texts(path: Source, progress: Progress = silent, *, columns: Columns | None = None) -> list[str]:
-    """Return the texts of JSON lines or a table; labels are not required."""
-    if not holds_text(path):
-        raise InputError(f"{path}: holds no texts; expected JSON lines ({', '.join(JSON)}, also .gz or .xz) or a table")
-    return list(DocumentReader(columns or Columns()).texts_and_ids(path, progress)[0])
+    """Return the texts of documents; labels are not required."""
+    return list(Documents(path, ReadOptions(columns=columns or Columns())).texts_and_ids(progress)[0])
 
 
 def _columns(columns: Columns | None, text: Any, labels: str | None) -> Columns:
@@ -183,49 +141,23 @@ def _columns(columns: Columns | None, text: Any, labels: str | None) -> Columns:
     return dataclasses.replace(columns or Columns(), **named)
 
 
-def _pair(path: PathLike) -> tuple[Path, Path]:
-    pair = split_pair(path)
-    assert pair is not None
-    return pair
-
-
 def _absolute(path: PathLike) -> str:
     """Return a path, or a pair of paths, as absolute paths."""
-    return ",".join(str(one.absolute()) for one in split_pair(path) or (Path(path),))
-
-
-def _load_xmc(
-    path: PathLike, like: Dataset | None, header: bool, one_based: bool, normalization: str, progress: Progress
-) -> Dataset:
-    X, Y = read_xmc(
-        path,
-        header=header,
-        one_based=one_based,
-        n_features=None if like is None else like.n_features,
-        n_labels=None if like is None else like.n_labels,
-        progress=progress,
-    )
-    return Dataset(
-        X,
-        Y,
-        label_names=read_name_files(path, "labels.txt", Y.shape[1], normalization),
-        feature_names=read_name_files(path, "features.txt", X.shape[1], normalization),
-        trusted=True,
-    )
+    return ",".join(str(one.absolute()) for one in files_of(path))
 
 
 def _load_texts(
-    path: Source, like: Dataset | None, text: TextFeatures | None, reading: DocumentReader, progress: Progress
+    path: Source, like: Dataset | None, text: TextFeatures | None, options: ReadOptions, progress: Progress
 ) -> Dataset:
+    form = options.columns.unicode_normalization
     if like is not None:
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
-    texts, label_lists, counts = reading.texts_and_labels(path, progress)  # an iterator: texts are not held in memory
+    texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)  # texts are not held in memory
     if text is not None and text.is_fitted:
         X = text.transform(texts)
     else:
-        form = reading.columns.unicode_normalization
         text = TextFeatures(unicode_normalization=form) if text is None else dataclasses.replace(text)
         X = text.fit_transform(texts)
     Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
@@ -234,9 +166,7 @@ def _load_texts(
         Y,
         label_names=names,
         feature_names=text.terms_,
-        label_titles=(
-            read_title_file(path, names, reading.columns.unicode_normalization) if like is None else like.label_titles
-        ),
+        label_titles=read_title_file(path, names, form) if like is None else like.label_titles,
         text=text,
         n_unknown_labels=n_unknown,
         trusted=True,

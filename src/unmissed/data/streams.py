@@ -91,6 +91,15 @@ def lines(
             yield number, line.removesuffix(b"\r")
 
 
+def first_bytes(path: str | os.PathLike[str], n_bytes: int) -> bytes:
+    """Return the first bytes of a file, decompressed and without a byte-order mark; none if it cannot be read."""
+    try:
+        with _open(path) as (stream, *_):
+            return bytes(stream.read(n_bytes)).removeprefix(_BOM)
+    except (InputError, EOFError, OSError, zlib.error, lzma.LZMAError):
+        return b""
+
+
 @contextmanager
 def write_stream(path: str | os.PathLike[str], *, keep_same: bool = False) -> Iterator[IO[bytes]]:
     """Open a binary stream for atomic writing, compressed according to the suffix of the path.

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.data.checks import check_labels
-from unmissed.data.documents import DocumentReader, binarize
+from unmissed.data.documents import Documents, binarize
+from unmissed.data.readers.base import ReadOptions
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
 from unmissed.data.table_columns import Columns
@@ -60,7 +61,9 @@ def survey(
     n_features: int | None = None
     columns = columns or Columns()
     if holds_text(train):
-        texts, label_lists, counts = DocumentReader(columns, header).texts_and_labels(train, progress)
+        texts, label_lists, counts = Documents(train, ReadOptions(header, one_based, columns)).texts_and_labels(
+            progress
+        )
         if count_features:
             features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
             n_features = features.count_terms(texts)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from unmissed.data.encodings import UTF8, check_encoding
 from unmissed.data.unicode import check_normalization, check_string, normalize
-from unmissed.errors import InputError
+from unmissed.errors import InputError, did_you_mean
 from unmissed.files import parse_json
 
 SEPARATOR = ";"
+LONGEST_FIELD = 1 << 26  # maximum characters of a cell; an unclosed quote would read the rest of the file
 _OTHER_SEPARATORS = (",", "|", "\t", "\n")
 _TEXT_LENGTH = 200  # mean characters per cell above which a column holds texts rather than labels
 _QUOTED = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?[0-9]{1,18}))\s*(,|\Z)", re.DOTALL)
@@ -149,6 +150,34 @@ class LabelCells:
             f"{self.path}: no cell of {self.columns.labels!r} has {SEPARATOR!r} between labels, but {n_cells} have "
             f"{other!r}; name the separator (--separator {other!r}, or {SEPARATOR!r} if it is part of names)"
         )
+
+
+def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Collection[str]) -> dict[str, int]:
+    """Return the index of each needed column and of the id column, if any; raise InputError unless each exists once."""
+    wanted = list(needed)
+    if columns.id in names or columns.id != Columns.id:
+        wanted.append(columns.id)
+    options = {columns.text: "--text-column", columns.labels: "--labels-column", columns.id: "--id-column"}
+    for name in wanted:
+        if names.count(name) != 1:
+            held = ", ".join(repr(one[:40]) for one in names[:20])
+            what = "no column" if name not in names else "more than one column"
+            near = did_you_mean(name, names) if name not in names else ""
+            raise InputError(
+                f"{where}: there is {what} {name!r}; the columns are {held} ({options[name]} names one){near}"
+            )
+    return {name: names.index(name) for name in wanted}
+
+
+def table_document(
+    where: str, document: dict[str, Any], columns: Columns, needed: Collection[str], cells: LabelCells
+) -> dict[str, Any]:
+    """Return the cells of a row with its labels as a list and its id as a Python value."""
+    if columns.labels in needed:
+        document[columns.labels] = cells.read(where, document[columns.labels])
+    if columns.id in document and hasattr(document[columns.id], "item"):  # numpy scalars
+        document[columns.id] = document[columns.id].item()
+    return document
 
 
 def _split(cell: str, separator: str) -> list[str]:

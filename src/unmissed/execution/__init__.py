@@ -2,8 +2,9 @@
 
 `work.py` comes first: `Task`, `Executor`, `Partition`, and `Work`, which runs tasks and skips finished ones.
 `pieces.py` stores named arrays, the unit of checkpointing, in memory or on disk. Executors: `threads.py`,
-`processes.py` and `dask.py` (a cluster). `work_stealing.py` is a pool for tasks that spawn tasks, `watched.py` runs a
-call in its own process under limits of time and memory, `blas.py` limits BLAS to one thread.
+`processes.py` and `dask.py` (a cluster); `registry.py` finds them by address. `work_stealing.py` is a pool for tasks
+that spawn tasks, `watched.py` runs a call in its own process under limits of time and memory, `blas.py` limits BLAS to
+one thread.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
     from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
     from unmissed.execution.processes import Processes
+    from unmissed.execution.registry import open_executor
     from unmissed.execution.threads import Threads, count_jobs
     from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
     from unmissed.execution.work import Executor, Partition, Placed, SharedState, Task, Unfinished, Work
@@ -37,6 +39,7 @@ _PUBLIC = {
     "Unfinished": "work",
     "Work": "work",
     "count_jobs": "threads",
+    "open_executor": "registry",
     "peak_bytes": "watched",
     "watch": "watched",
 }
@@ -59,6 +62,7 @@ __all__ = [
     "Unfinished",
     "Work",
     "count_jobs",
+    "open_executor",
     "peak_bytes",
     "watch",
 ]

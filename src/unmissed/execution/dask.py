@@ -150,6 +150,18 @@ class Dask:
         return client
 
 
+def open_dask(
+    address: str,
+    *,
+    dashboard: str | None = None,
+    tls_ca_file: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
+) -> Dask:
+    """Return the executor of a cluster's address; the TLS files are those of `dask scheduler`."""
+    return Dask(address, dashboard=dashboard, security=tls_security(tls_ca_file, tls_cert, tls_key))
+
+
 def tls_security(ca_file: str | None, cert: str | None, key: str | None) -> Any:
     """Return the `distributed.Security` for a CA file, a certificate and its key; None if no file is given.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import BrokenExecutor, as_completed
 from typing import Any
 
 from unmissed.errors import UnmissedError
+from unmissed.execution.blas import one_blas_thread
 from unmissed.execution.pieces import Piece
-from unmissed.execution.threads import count_jobs
+from unmissed.execution.threads import count_in, count_jobs
 from unmissed.execution.work import SharedState, Task
+from unmissed.worker_processes import spawn_pool
 
 _common: dict[str, Any] = {}  # the shared state of the tasks of this worker process
 
@@ -27,9 +28,7 @@ class Processes:
         if self.n_jobs == 1 or len(tasks) < 2:
             yield from self._here(tasks, shared)
             return
-        pool = ProcessPoolExecutor(
-            min(self.n_jobs, len(tasks)), get_context("spawn"), initializer=_begin, initargs=(shared,)
-        )
+        pool = spawn_pool(min(self.n_jobs, len(tasks)), _begin, shared)
         with pool:
             waiting = [pool.submit(_run, task) for task in tasks]
             try:
@@ -45,10 +44,15 @@ class Processes:
     def _here(tasks: list[Task], shared: SharedState) -> Iterator[Piece]:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        with threadpool_limits(1):
+        with one_blas_thread(), threadpool_limits(1, user_api="openmp"):
             common = shared()
             for task in tasks:
                 yield task.run(common)
+
+
+def open_processes(address: str) -> Processes:
+    """Return the executor of an address `processes:N`."""
+    return Processes(count_in(address))
 
 
 def _begin(shared: SharedState) -> None:

@@ -28,6 +28,19 @@ def count_jobs(n_jobs: Any) -> int:
     return int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs)
 
 
+def count_in(address: str) -> int:
+    """Return the number of jobs in an address such as `threads:4`; without a number, all available cores."""
+    name, _, number = address.partition(":")
+    if number and not (number.isdecimal() and int(number)):
+        raise InputError(f"{name}:N has a number of {name}, at least 1; got {address!r}")
+    return count_jobs(int(number) if number else None)
+
+
+def open_threads(address: str) -> Threads:
+    """Return the executor of an address `threads:N`."""
+    return Threads(count_in(address))
+
+
 class Threads:
     """An executor on `n_jobs` threads of this process."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from unmissed.errors import InputError
+from unmissed.worker_processes import end_with_parent
 from unmissed.writing import FULL
 
 State = Literal["finished", "time limit", "memory limit", "failed"]
@@ -121,7 +120,7 @@ def _listen(process: Any, ours: Connection, limits: Limits, hear: Callable[[Any]
 def _answer(theirs: Connection, call: Callable[[Say], Any]) -> None:
     """Run the call in the child process and send its messages; the parent ends this process, also at Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     try:
         value = call(lambda message: theirs.send(("said", message, peak_bytes())))
     except Exception as error:
@@ -132,14 +131,6 @@ def _answer(theirs: Connection, call: Callable[[Say], Any]) -> None:
         theirs.send(("failed", f"{type(error).__name__}: {text}" if text else type(error).__name__, peak_bytes()))
     else:
         theirs.send(("returned", value, peak_bytes()))
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent was killed: an orphan would keep locks that the next process needs."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def peak_bytes(process: int | None = None) -> int:

@@ -1,18 +1,22 @@
-"""Rankings as tables and JSON lines, with label names."""
+"""Rankings as tables and JSON lines, with label names, and the formats of ranking files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from unmissed.data.streams import write_stream
 from unmissed.ranking import Ranking
+from unmissed.registry import Registry
 from unmissed.runs.cells import guard, one_line
 
 if TYPE_CHECKING:
@@ -66,17 +70,76 @@ def known_words_note(n_without: int, n_samples: int) -> str | None:
     return f"no known words in {n_without:,} of {n_samples:,} texts; they get no labels"
 
 
-WRITERS = (".tsv", ".csv", ".jsonl")
-"""The suffixes of text formats."""
+class RankingWriter(ABC):
+    """A file format of rankings; `in_parts` says that it can be written part by part."""
+
+    in_parts: ClassVar[bool] = False
+
+    @abstractmethod
+    def write(self, path: Path, run: Run, ranking: Ranked, ids: Sequence[str] | None = None, raw: bool = False) -> None:
+        """Write a ranking; table cells are guarded against spreadsheets unless `raw` is set."""
 
 
-def file_lines(
-    suffix: str, run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, raw: bool = False
-) -> Iterator[str]:
-    """Yield the lines of a file in the format of its suffix; table cells are guarded unless `raw` is set."""
-    if suffix == ".jsonl":
+class RankingLines(RankingWriter):
+    """A text format of rankings."""
+
+    in_parts = True
+
+    @abstractmethod
+    def lines(self, run: Run, ranking: Ranked, ids: Sequence[str] | None, raw: bool) -> Iterator[str]:
+        """Yield the lines of the file."""
+
+    def write(self, path: Path, run: Run, ranking: Ranked, ids: Sequence[str] | None = None, raw: bool = False) -> None:
+        """Write the lines, atomically."""
+        with write_stream(path) as stream:
+            for line in self.lines(run, ranking, ids, raw):
+                stream.write(f"{line}\n".encode())
+
+
+class RankingArrays(RankingWriter):
+    """A ranking as `.npz`, for `unmissed evaluate`."""
+
+    def write(self, path: Path, run: Run, ranking: Ranked, ids: Sequence[str] | None = None, raw: bool = False) -> None:
+        """Write the arrays."""
+        assert isinstance(ranking, Ranking)
+        ranking.save(path)
+
+
+class TabLines(RankingLines):
+    """A ranking as `.tsv`."""
+
+    def lines(self, run: Run, ranking: Ranked, ids: Sequence[str] | None, raw: bool) -> Iterator[str]:
+        """Yield the lines of the table."""
+        return table_lines(run, ranking, ids, guarded=not raw)
+
+
+class CommaLines(RankingLines):
+    """A ranking as `.csv`."""
+
+    def lines(self, run: Run, ranking: Ranked, ids: Sequence[str] | None, raw: bool) -> Iterator[str]:
+        """Yield the lines of the table."""
+        return comma_lines(run, ranking, ids, guarded=not raw)
+
+
+class ObjectLines(RankingLines):
+    """A ranking as `.jsonl`."""
+
+    def lines(self, run: Run, ranking: Ranked, ids: Sequence[str] | None, raw: bool) -> Iterator[str]:
+        """Yield one object per row."""
         return json_lines(run, ranking, ids)
-    return (table_lines if suffix == ".tsv" else comma_lines)(run, ranking, ids, guarded=not raw)
+
+
+WRITERS: Registry[type[RankingWriter]] = Registry(
+    "unmissed.ranking_writers",
+    "ranking format",
+    {
+        ".npz": f"{__name__}:RankingArrays",
+        ".tsv": f"{__name__}:TabLines",
+        ".csv": f"{__name__}:CommaLines",
+        ".jsonl": f"{__name__}:ObjectLines",
+    },
+)
+"""The formats of rankings by suffix; an installed package adds its own by an entry point in this group."""
 
 
 def _label_entry(run: Run, label: int, score: float) -> dict[str, Any]:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data import Columns, load_labels
-from unmissed.data.documents import DocumentReader
+from unmissed.data.documents import Documents
 from unmissed.data.formats import holds_text
+from unmissed.data.readers.base import ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, merge
@@ -134,7 +135,7 @@ class RankingEvaluator:
         self._progress = progress
         self._source, self._truth = str(truth if train is None else train), truth
         self._known = _read_truth(truth, train, self.measuring, {**self._reading, "columns": columns})
-        self._ids = cache(partial(_row_ids, truth, DocumentReader(columns or Columns(), header)))
+        self._ids = cache(partial(_row_ids, truth, ReadOptions(header, one_based, columns or Columns())))
         self._pairs = None if self.measuring.filtered is None else read_pairs(self.measuring.filtered)
 
     def read(self, file: PathLike) -> RankedRows:
@@ -299,9 +300,9 @@ def _training_labels(
     return names, counts, Y.shape[0], propensity.estimate(counts, Y.shape[0])
 
 
-def _row_ids(truth: PathLike, reading: DocumentReader) -> list[str] | None:
+def _row_ids(truth: PathLike, options: ReadOptions) -> list[str] | None:
     """Return the ids of the truth's rows, read when a ranking names rows by theirs."""
-    return reading.label_lists(truth)[1] if holds_text(truth) else None
+    return Documents(truth, options).label_lists()[1] if holds_text(truth) else None
 
 
 def _origin(propensity: Propensity) -> str:

@@ -10,21 +10,16 @@ from typing import Any
 
 from scipy import sparse
 
-from unmissed.archive import MANIFEST
-from unmissed.data import Columns, load
-from unmissed.data.documents import DocumentReader
-from unmissed.data.formats import holds_text, looks_like_sentence, no_data
-from unmissed.data.readers.npz import read_matrix
-from unmissed.data.readers.text_folder import documents as documents_of_folder
-from unmissed.data.readers.text_folder import is_text_folder
-from unmissed.data.streams import write_stream
+from unmissed.data import Columns
+from unmissed.data.documents import Documents
+from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, no_data
+from unmissed.data.readers.base import DocumentReader, ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import open_regular
-from unmissed.matrices import check_X
 from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
-from unmissed.runs.answers import WRITERS, cut, file_lines
+from unmissed.runs.answers import WRITERS, cut
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
 from unmissed.runs.run import Run
 
@@ -48,25 +43,19 @@ def read_rows(
     from the lines of standard input (`-`) or of a `.txt` file without an XMC header, or from the `.txt` files of a
     folder. Features come from any other format that `load` reads.
     """
-    columns = columns or Columns()
+    options = ReadOptions(header, one_based, columns or Columns())
     if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
         raise no_data(path, "to rank one text, use --text TEXT")
     if _is_plain_text(run, path):
-        return TextLines(path, most=BATCH, encoding=columns.encoding, progress=progress), []
-    if run.text is not None and is_text_folder(path, labels=False) and not (Path(path) / MANIFEST).is_file():
-        found = [document for _, document in documents_of_folder(path, columns, [columns.text], progress=progress)]
-        return [document[columns.text] for document in found], [document[columns.id] for document in found]
-    if str(path).lower().endswith(".npz") and "," not in str(path):
-        X, names = check_X(read_matrix(path)), None
-    elif holds_text(path):
+        return TextLines(path, most=BATCH, encoding=options.columns.encoding, progress=progress), []
+    reader = find_reader(path, labels=False)
+    if isinstance(reader, DocumentReader):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
-        return DocumentReader(columns, header).texts_and_ids(path, progress)
-    else:
-        dataset = load(path, columns=columns, header=header, one_based=one_based, progress=progress)
-        X, names = dataset.X, dataset.feature_names
-        if not header and X.shape[1] < run.n_features:  # without a header, trailing features may not occur
-            X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
+        return Documents(path, options).texts_and_ids(progress)
+    X, names = reader.read_features(path, options, progress=progress)
+    if not header and X.shape[1] < run.n_features:  # without a header, trailing features may not occur
+        X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
     check_features(run, path, X.shape[1], names)
     return X, []
 
@@ -108,9 +97,11 @@ def ranking_files(out: str | os.PathLike[str]) -> list[Path]:
     """Return the files that `write_ranking` writes; raise for an unsupported suffix."""
     out = Path(out)
     suffix = out.suffix.lower()
-    if suffix in _OTHERS:
-        raise InputError(f"{out}: cannot write {suffix}; expected .npz, .tsv, .csv or .jsonl, or a name without suffix")
-    known = suffix in (".npz", *WRITERS)
+    if suffix in _OTHERS and suffix not in WRITERS.names():
+        raise InputError(
+            f"{out}: cannot write {suffix}; expected {', '.join(WRITERS.names())}, or a name without suffix"
+        )
+    known = suffix in WRITERS.names()
     stem = out.with_suffix("") if known else out
     if stem.name in ("", ".."):
         raise InputError(f"{out}: not the name of a file")
@@ -125,21 +116,15 @@ def write_ranking(
     ids: Sequence[str] | None = None,
     raw: bool = False,
 ) -> list[Path]:
-    """Write a ranking as .npz, .tsv, .csv or .jsonl, by suffix; without a suffix as .npz and .tsv. Return the paths.
+    """Write a ranking in the format of the suffix; without a suffix as .npz and .tsv. Return the paths.
 
-    Text formats also accept an iterable of parts. In .tsv and .csv, cells that a spreadsheet would run as formulas
-    start with an apostrophe, unless `raw` is set; `evaluate` reads both.
+    Formats that are written `in_parts` also accept an iterable of parts. In .tsv and .csv, cells that a spreadsheet
+    would run as formulas start with an apostrophe, unless `raw` is set; `evaluate` reads both.
     """
     written = ranking_files(out)
     written[0].parent.mkdir(parents=True, exist_ok=True)
     for path in written:
-        if path.suffix == ".npz":
-            assert isinstance(ranking, Ranking)
-            ranking.save(path)
-            continue
-        with write_stream(path) as stream:
-            for line in file_lines(path.suffix, run, ranking, ids, raw=raw):
-                stream.write(f"{line}\n".encode())
+        WRITERS.find(path.suffix)().write(path, run, ranking, ids, raw)
     return written
 
 
@@ -153,7 +138,8 @@ def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
         return False
     with open_regular(path) as stream:
         words = stream.readline(200).decode("utf-8", "replace").split()
-    return not (len(words) == 3 and all(word.isdecimal() for word in words))
+    is_xmc = len(words) == 3 and all(word.isdecimal() for word in words)
+    return not is_xmc and not holds_text(path)
 
 
 def _batches(rows: Iterator[str] | TextLines, batch: int) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.data.readers.json_lines import documents
+from unmissed.data.readers.json_lines import JsonLines
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
@@ -193,7 +193,7 @@ def _named(path: PathLike, numbered: Iterator[tuple[int, list[str]]]) -> Iterato
 
 def _objects(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each label of JSON lines as a table line; a row without labels gives one line with empty fields."""
-    for where, document in documents(path, lines(path, progress)):
+    for where, document in JsonLines().parse(str(path), lines(path, progress)):
         row: dict[str, str] = {name: str(document[name]) for name in ("id", "row") if name in document}
         labels = document.get("labels")
         if not isinstance(labels, list) or not all(isinstance(one, dict) for one in labels):

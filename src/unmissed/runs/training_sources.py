@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ import scipy.sparse as sp
 
 from unmissed.data import Dataset
 from unmissed.data.dataset import Origin
-from unmissed.data.readers.npz import split_pair
+from unmissed.data.formats import files_of
 from unmissed.data.sources import load_again
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
@@ -99,7 +98,7 @@ def _read(run: Run, source: Source, progress: Progress) -> Dataset:
     if source.path is None:
         known = f"its digest is {source.digest[:12]}"
         raise InputError(f"{run.folder}: does not know where its training data is ({known}); {_USE_OLD_ROWS}")
-    if not all(position.exists() for position in split_pair(source.path) or (Path(source.path),)):
+    if not all(position.exists() for position in files_of(source.path)):
         raise InputError(f"{run.folder}: its training data is not where it was, {source.path}; {_USE_OLD_ROWS}")
     dataset = load_again(Origin(source.path, source.options), text=run.text, progress=progress)
     if dataset.digest != source.digest:

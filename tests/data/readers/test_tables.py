@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmissed.data import Columns, load, load_labels, open_store
-from unmissed.data.documents import DocumentReader
+from unmissed.data.documents import Documents
 from unmissed.data.large_text import convert_text
+from unmissed.data.readers.base import ReadOptions
+from unmissed.data.readers.json_lines import JsonLines
 from unmissed.data.table_columns import LabelCells
 from unmissed.errors import InputError
 
@@ -69,17 +71,17 @@ def test_the_same_documents_are_the_same_data_set_in_every_form(form, tmp_path, 
     assert names == expected.label_names
     assert (Y != expected.Y).nnz == 0
     if form != "frame":
-        reading = DocumentReader(Columns("body", "tags"))
-        convert_text(source, tmp_path / "store", reading=reading)
+        options = ReadOptions(columns=Columns("body", "tags"))
+        convert_text(source, tmp_path / "store", options=options)
         assert open_store(tmp_path / "store").digest == expected.digest
-        assert reading.write_lines(source, tmp_path / "back.jsonl") == (4, 4)
+        assert Documents(source, options).write(JsonLines(), tmp_path / "back.jsonl") == (4, 4)
         assert load(tmp_path / "back.jsonl").digest == expected.digest
 
 
 def test_blocks_of_a_table_are_cut_where_they_are_large_enough(tmp_path, expected, monkeypatch):
     monkeypatch.setattr("unmissed.data.large_text._BLOCK", 100)
     convert_text(
-        written("csv", tmp_path), tmp_path / "store", reading=DocumentReader(Columns("body", "tags")), n_jobs=2
+        written("csv", tmp_path), tmp_path / "store", options=ReadOptions(columns=Columns("body", "tags")), n_jobs=2
     )
     assert open_store(tmp_path / "store").digest == expected.digest
 
@@ -104,8 +106,8 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path):
     (tmp_path / "a.csv").write_text("7,cod net,fish;sea\n8,judge,law\n")
     found = load(tmp_path / "a.csv", columns=Columns("2", "3"), header=False)
     assert found.label_names == ["fish", "law", "sea"]
-    reading = DocumentReader(Columns("2", "3", id="1"), header=False)
-    texts, ids = reading.texts_and_ids(tmp_path / "a.csv")
+    options = ReadOptions(header=False, columns=Columns("2", "3", id="1"))
+    texts, ids = Documents(tmp_path / "a.csv", options).texts_and_ids()
     assert (list(texts), ids) == (["cod net", "judge"], ["7", "8"])
 
 
@@ -180,12 +182,12 @@ def test_a_line_with_too_many_fields_is_refused(tmp_path, monkeypatch):
 
 def test_ids_must_be_there_where_they_are_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "key": 1}\n{"text": "y"}\n')
-    assert read_ids(DocumentReader(), tmp_path / "a.jsonl") == []
+    assert read_ids(ReadOptions(), tmp_path / "a.jsonl") == []
     with pytest.raises(InputError, match=r"a\.jsonl:2: expected 'key', which names rows.*found nothing"):
-        read_ids(DocumentReader(Columns(id="key")), tmp_path / "a.jsonl")
+        read_ids(ReadOptions(columns=Columns(id="key")), tmp_path / "a.jsonl")
     (tmp_path / "a.csv").write_text("text\nx\n")
     with pytest.raises(InputError, match=r"no column 'key'.*--id-column"):
-        read_ids(DocumentReader(Columns(id="key")), tmp_path / "a.csv")
+        read_ids(ReadOptions(columns=Columns(id="key")), tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_a_row_without_the_id_that_was_named_is_refused_wherever_rows_are_read(f
             table.to_parquet(source)
         else:
             source = table
-    named = DocumentReader(Columns(id="key"))
+    named = ReadOptions(columns=Columns(id="key"))
     with pytest.raises(InputError, match=where):
         load(source, columns=named.columns)
     with pytest.raises(InputError, match=where):
@@ -222,24 +224,24 @@ def test_a_row_without_the_id_that_was_named_is_refused_wherever_rows_are_read(f
     with pytest.raises(InputError, match=where):
         read_ids(named, source)
     with pytest.raises(InputError, match=where):
-        named.write_lines(source, tmp_path / "out.jsonl")
+        Documents(source, named).write(JsonLines(), tmp_path / "out.jsonl")
     if form != "frame":
         with pytest.raises(InputError, match=where):
-            convert_text(source, tmp_path / "store", reading=named)
+            convert_text(source, tmp_path / "store", options=named)
     assert not (tmp_path / "out.jsonl").exists()
     assert not (tmp_path / "store").exists()
     assert load(source).n_samples == 2, "the default id column is optional"
 
 
-def read_ids(reading, source):
-    texts, ids = reading.texts_and_ids(source)
+def read_ids(options, source):
+    texts, ids = Documents(source, options).texts_and_ids()
     list(texts)  # the ids are complete when all texts are taken
     return ids
 
 
 def test_folders_of_texts_name_documents_and_refuse_labels_without_a_text(tmp_path):
     source = written("folder", tmp_path)
-    assert read_ids(DocumentReader(), source) == ["0", "1", "2", "3"]
+    assert read_ids(ReadOptions(), source) == ["0", "1", "2", "3"]
     (source / "9.tags").write_text("x\n")
     with pytest.raises(InputError, match=r"9\.tags: holds labels, but there is no 9\.txt"):
         load(source)

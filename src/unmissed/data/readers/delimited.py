@@ -3,70 +3,50 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from unmissed.data.encodings import not_utf8
+from unmissed.data.readers.base import Document, DocumentReader, PathLike, ReadOptions, Source
 from unmissed.data.streams import bare_suffix, lines
-from unmissed.data.table_columns import Columns, LabelCells
-from unmissed.errors import InputError, did_you_mean
+from unmissed.data.table_columns import LONGEST_FIELD, Columns, LabelCells, find_columns
+from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 
-LONGEST_FIELD = 1 << 26  # maximum characters of a field; an unclosed quote would read the rest of the file
 _MAX_DELIMITERS = 1 << 22  # per line; bounds the number of fields
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
-SUFFIXES = tuple(_DELIMITERS)
-
-PathLike = str | os.PathLike[str]
 
 
-def documents(
-    path: PathLike,
-    columns: Columns,
-    needed: Collection[str],
-    *,
-    header: bool = True,
-    progress: Progress = silent,
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield `file:line` and the needed cells of each record; labels are parsed to a list.
+class Delimited(DocumentReader):
+    """Reads CSV and TSV files.
 
     The delimiter is a tab in `.tsv`; in `.csv` it is a comma, semicolon or tab, whichever gives a header with the
     needed columns. Fields may be quoted as in RFC 4180 and may then contain line breaks. Without a header, columns are
     named 1, 2, 3, ... A record whose number of fields differs from the first line raises InputError.
     """
-    source = _Lines(path, progress, columns.encoding)
-    first = source.first
-    if first is None:
-        raise InputError(f"{path}: holds no documents; expected a line of column names and a record per document")
-    delimiter, names = _first_line(path, first, columns, needed, header)
-    positions = find_columns(f"{path}:1", names, columns, needed)
-    cells = LabelCells(str(path), columns)
-    for where, record in source.records(delimiter, skip_first=header):
-        if len(record) != len(names):
-            raise InputError(f"{where}: {len(record)} fields; the first line has {len(names)}")
-        document: dict[str, Any] = {name: record[position] for name, position in positions.items()}
-        if columns.labels in needed:
-            document[columns.labels] = cells.read(where, document[columns.labels])
-        yield where, document
-    cells.check()
 
+    name = "a table"
+    suffixes = tuple(_DELIMITERS)
 
-def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Collection[str]) -> dict[str, int]:
-    """Return the index of each needed column and of the id column, if any; raise InputError unless each exists once."""
-    wanted = list(needed)
-    if columns.id in names or columns.id != Columns.id:
-        wanted.append(columns.id)
-    options = {columns.text: "--text-column", columns.labels: "--labels-column", columns.id: "--id-column"}
-    for name in wanted:
-        if names.count(name) != 1:
-            held = ", ".join(repr(one[:40]) for one in names[:20])
-            what = "no column" if name not in names else "more than one column"
-            near = did_you_mean(name, names) if name not in names else ""
-            raise InputError(
-                f"{where}: there is {what} {name!r}; the columns are {held} ({options[name]} names one){near}"
-            )
-    return {name: names.index(name) for name in wanted}
+    def documents(
+        self, source: Source, options: ReadOptions, needed: Collection[str], progress: Progress = silent
+    ) -> Iterator[Document]:
+        """Yield `file:line` and the needed cells of each record; labels are parsed to a list."""
+        columns, rows = options.columns, _Lines(source, progress, options.columns.encoding)
+        first = rows.first
+        if first is None:
+            raise InputError(f"{source}: holds no documents; expected a line of column names and a record per document")
+        delimiter, names = _first_line(source, first, columns, needed, options.header)
+        positions = find_columns(f"{source}:1", names, columns, needed)
+        cells = LabelCells(str(source), columns)
+        for where, record in rows.records(delimiter, skip_first=options.header):
+            if len(record) != len(names):
+                raise InputError(f"{where}: {len(record)} fields; the first line has {len(names)}")
+            document: dict[str, Any] = {name: record[position] for name, position in positions.items()}
+            if columns.labels in needed:
+                document[columns.labels] = cells.read(where, document[columns.labels])
+            yield where, document
+        cells.check()
 
 
 class _Lines:

@@ -1,16 +1,15 @@
-"""Reader of Parquet files (with pyarrow) and of data frames."""
+"""Reader of Parquet files (with pyarrow)."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.data.readers.delimited import LONGEST_FIELD, find_columns
-from unmissed.data.table_columns import Columns, LabelCells
+from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
+from unmissed.data.table_columns import LONGEST_FIELD, LabelCells, find_columns, table_document
 from unmissed.errors import InputError, UnmissedError
 from unmissed.files import open_regular, reading
 from unmissed.progress import Progress, silent
@@ -18,46 +17,52 @@ from unmissed.progress import Progress, silent
 _ROWS = 1024  # maximum rows per batch; fewer if rows are large
 _BYTES = 1 << 24  # maximum bytes of decoded cells in memory; a single row may have more
 
-Documents = Iterator[tuple[str, dict[str, Any]]]
 
-
-def documents(
-    path: str | os.PathLike[str], columns: Columns, needed: Collection[str], *, progress: Progress = silent
-) -> Documents:
-    """Yield `file, row n` and the needed cells of each row of a Parquet file.
+class Parquet(DocumentReader):
+    """Reads the rows of a Parquet file.
 
     Strings are read dictionary-encoded and decoded in parts of bounded size, because a small file can repeat a large
     string in many rows. A cell of more than `LONGEST_FIELD` bytes raises InputError.
     """
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise UnmissedError("Parquet is read by pyarrow; pip install 'unmissed[parquet]'") from error
-    what = "a readable Parquet file"
-    with open_regular(path) as stream:
-        with reading(path, what):
-            file = ParquetFile(stream, memory_map=False)
-            names, n_rows = list(file.schema_arrow.names), file.metadata.num_rows
-        wanted = list(find_columns(str(path), names, columns, needed))
-        for name in wanted:
-            _check_type(str(path), name, file.schema_arrow.field(name).type)
-        with reading(path, what):
-            file = ParquetFile(stream, memory_map=False, read_dictionary=_strings(file, wanted))
-        cells = LabelCells(str(path), columns)
-        row = 0
-        batches = _batches(file, wanted)
-        while True:
-            with reading(path, what):
-                batch = next(batches, None)
-            if batch is None:
-                break
-            for part in _parts(path, what, batch, row):
-                for values in zip(*part, strict=True):
-                    row += 1
-                    where = f"{path}, row {row}"
-                    yield where, _document(where, dict(zip(wanted, values, strict=True)), columns, needed, cells)
-            progress(row, n_rows)
-    cells.check()
+
+    name = "a Parquet file"
+    suffixes = (".parquet", ".pq")
+
+    def documents(
+        self, source: Source, options: ReadOptions, needed: Collection[str], progress: Progress = silent
+    ) -> Iterator[Document]:
+        """Yield `file, row n` and the needed cells of each row."""
+        columns = options.columns
+        try:
+            from pyarrow.parquet import ParquetFile
+        except ImportError as error:
+            raise UnmissedError("Parquet is read by pyarrow; pip install 'unmissed[parquet]'") from error
+        what = "a readable Parquet file"
+        with open_regular(source) as stream:
+            with reading(source, what):
+                file = ParquetFile(stream, memory_map=False)
+                names, n_rows = list(file.schema_arrow.names), file.metadata.num_rows
+            wanted = list(find_columns(str(source), names, columns, needed))
+            for name in wanted:
+                _check_type(str(source), name, file.schema_arrow.field(name).type)
+            with reading(source, what):
+                file = ParquetFile(stream, memory_map=False, read_dictionary=_strings(file, wanted))
+            cells = LabelCells(str(source), columns)
+            row = 0
+            batches = _batches(file, wanted)
+            while True:
+                with reading(source, what):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                for part in _parts(source, what, batch, row):
+                    for values in zip(*part, strict=True):
+                        row += 1
+                        where = f"{source}, row {row}"
+                        cells_of_row = dict(zip(wanted, values, strict=True))
+                        yield where, table_document(where, cells_of_row, columns, needed, cells)
+                progress(row, n_rows)
+        cells.check()
 
 
 def _check_type(path: str, name: str, kind: Any) -> None:
@@ -164,31 +169,3 @@ def _decode(array: Any) -> list[Any]:
         return [None if length is None else [next(values) for _ in range(length)] for length in lengths]
     decoded = array.dictionary_decode() if types.is_dictionary(array.type) and _is_text(array) else array
     return list(decoded.to_pylist())
-
-
-def is_frame(source: Any) -> bool:
-    """Return whether this is a data frame of pandas or polars."""
-    return hasattr(source, "columns") and hasattr(source, "to_numpy")
-
-
-def frame_documents(frame: Any, columns: Columns, needed: Collection[str], *, progress: Progress = silent) -> Documents:
-    """Yield the position and the needed cells of each row of a data frame."""
-    name = "the data frame"
-    wanted = list(find_columns(name, [str(one) for one in frame.columns], columns, needed))
-    cells = LabelCells(name, columns)
-    for row, values in enumerate(zip(*(list(frame[one]) for one in wanted), strict=True), start=1):
-        if row % 256 == 0:
-            progress(row, len(frame))
-        where = f"{name}, row {row}"
-        yield where, _document(where, dict(zip(wanted, values, strict=True)), columns, needed, cells)
-    cells.check()
-
-
-def _document(
-    where: str, document: dict[str, Any], columns: Columns, needed: Collection[str], cells: LabelCells
-) -> dict[str, Any]:
-    if columns.labels in needed:
-        document[columns.labels] = cells.read(where, document[columns.labels])
-    if columns.id in document and hasattr(document[columns.id], "item"):  # numpy scalars
-        document[columns.id] = document[columns.id].item()
-    return document

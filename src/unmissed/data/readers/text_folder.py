@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from unmissed.data.encodings import decode
+from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
 from unmissed.data.streams import LONGEST
-from unmissed.data.table_columns import Columns
 from unmissed.errors import InputError
 from unmissed.files import open_regular, reading
 from unmissed.progress import Progress, silent
@@ -17,50 +17,53 @@ from unmissed.progress import Progress, silent
 TEXT = ".txt"
 TAGS = (".tags", ".key")
 
-PathLike = str | os.PathLike[str]
 
+class TextFolder(DocumentReader):
+    """Reads a folder of text files.
 
-def is_text_folder(path: PathLike, *, labels: bool = True) -> bool:
-    """Return whether a folder has label files; with `labels=False`, whether it has text files."""
-    folder = Path(path)
-    suffixes = TAGS if labels else (TEXT,)
-    return folder.is_dir() and any(entry.suffix.lower() in suffixes for entry in folder.iterdir())
-
-
-def documents(
-    path: PathLike, columns: Columns, needed: Collection[str], *, progress: Progress = silent
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the path and the text, labels and id of each document, sorted by file name.
-
-    The id is the file name without suffix. A document without a label file has no labels; a label file without a text
-    raises InputError. With a separator, a line may hold several labels.
+    The id of a document is the file name without suffix. A document without a label file has no labels; a label file
+    without a text raises InputError. With a separator, a line may hold several labels.
     """
-    folder = Path(path)
-    entries = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in (TEXT, *TAGS))
-    names = [name for name in entries if name.lower().endswith(TEXT)]
-    stems = {name[: -len(TEXT)] for name in names}
-    tags: dict[str, str] = {}
-    for name in entries:
-        stem = Path(name).stem
-        if name in names:
-            continue
-        if stem not in stems or stem in tags:
-            what = f"there is no {stem}{TEXT}" if stem not in stems else f"{tags[stem]} has labels too"
-            raise InputError(f"{folder / name}: holds labels, but {what}")
-        tags[stem] = name
-    for done, name in enumerate(names):
-        if done % 64 == 0:
-            progress(done, len(names))
-        stem = name[: -len(TEXT)]
-        document: dict[str, Any] = {columns.id: stem}
-        if columns.text in needed:
-            document[columns.text] = _read(folder / name, columns.encoding)
-        if columns.labels in needed:
-            content = _read(folder / tags[stem], columns.encoding) if stem in tags else ""
-            lines = content.split("\n") if columns.separator is None else content.replace("\n", columns.separator)
-            parts = lines if isinstance(lines, list) else lines.split(columns.separator)
-            document[columns.labels] = [label for part in parts if (label := part.strip())]
-        yield str(folder / name), document
+
+    name = "a folder of texts"
+
+    def sniff(self, source: Source, *, labels: bool = True) -> bool:
+        """Return whether a folder has label files; with `labels=False`, whether it has label or text files."""
+        if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+            return False
+        suffixes = TAGS if labels else (TEXT, *TAGS)
+        return any(entry.suffix.lower() in suffixes for entry in Path(source).iterdir())
+
+    def documents(
+        self, source: Source, options: ReadOptions, needed: Collection[str], progress: Progress = silent
+    ) -> Iterator[Document]:
+        """Yield the path and the text, labels and id of each document, sorted by file name."""
+        columns, folder = options.columns, Path(source)
+        entries = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in (TEXT, *TAGS))
+        names = [name for name in entries if name.lower().endswith(TEXT)]
+        stems = {name[: -len(TEXT)] for name in names}
+        tags: dict[str, str] = {}
+        for name in entries:
+            stem = Path(name).stem
+            if name in names:
+                continue
+            if stem not in stems or stem in tags:
+                what = f"there is no {stem}{TEXT}" if stem not in stems else f"{tags[stem]} has labels too"
+                raise InputError(f"{folder / name}: holds labels, but {what}")
+            tags[stem] = name
+        for done, name in enumerate(names):
+            if done % 64 == 0:
+                progress(done, len(names))
+            stem = name[: -len(TEXT)]
+            document: dict[str, Any] = {columns.id: stem}
+            if columns.text in needed:
+                document[columns.text] = _read(folder / name, columns.encoding)
+            if columns.labels in needed:
+                content = _read(folder / tags[stem], columns.encoding) if stem in tags else ""
+                lines = content.split("\n") if columns.separator is None else content.replace("\n", columns.separator)
+                parts = lines if isinstance(lines, list) else lines.split(columns.separator)
+                document[columns.labels] = [label for part in parts if (label := part.strip())]
+            yield str(folder / name), document
 
 
 def _read(path: Path, encoding: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ from scipy import sparse
 
 from unmissed.data import xmc_parser as kernels
 from unmissed.data.dataset import Dataset
-from unmissed.data.names import write_name_files
+from unmissed.data.names import read_name_files, write_name_files
+from unmissed.data.readers.base import DatasetWriter, MatrixReader, PathLike, ReadOptions
 from unmissed.data.streams import line_blocks, write_stream
 from unmissed.data.xmc_format import format_rows
 from unmissed.errors import InputError
@@ -75,7 +75,7 @@ class _GrowingArray:
 class _XmcReader:
     """State of a reader: the rows read so far and the number of the next line."""
 
-    def __init__(self, path: str | os.PathLike[str], sizes: _Sizes, line: int) -> None:
+    def __init__(self, path: PathLike, sizes: _Sizes, line: int) -> None:
         self.path, self.sizes, self.line = path, sizes, line
         self.n_rows = 0
         self.labels, self.label_lengths = _GrowingArray(np.int32), _GrowingArray(np.int32)
@@ -207,8 +207,48 @@ class _XmcReader:
         return InputError(f"{self.path}:{line}:{column}: {_describe(code, block, at, self.sizes)}")
 
 
+class XmcText(MatrixReader, DatasetWriter):
+    """Reads and writes the text format of the extreme classification repository, with names in files next to it."""
+
+    name = "XMC text"
+    suffixes = (".txt", ".svm", ".xmc")
+
+    def read(
+        self,
+        path: PathLike,
+        options: ReadOptions,
+        *,
+        n_features: int | None = None,
+        n_labels: int | None = None,
+        progress: Progress = silent,
+    ) -> Dataset:
+        """Read X, Y and their names; without a header, sizes are the given ones or follow from the indices."""
+        words = {"header": options.header, "one_based": options.one_based}
+        X, Y = read_xmc(path, **words, n_features=n_features, n_labels=n_labels, progress=progress)
+        form = options.columns.unicode_normalization
+        return Dataset(
+            X,
+            Y,
+            label_names=read_name_files(path, "labels.txt", Y.shape[1], form),
+            feature_names=read_name_files(path, "features.txt", X.shape[1], form),
+            trusted=True,
+        )
+
+    def read_labels(
+        self, path: PathLike, options: ReadOptions, *, n_labels: int | None = None, progress: Progress = silent
+    ) -> tuple[sparse.csr_matrix, list[str] | None, int]:
+        """Read Y and the label names, without the names of features."""
+        words = {"header": options.header, "one_based": options.one_based}
+        _, Y = read_xmc(path, **words, n_labels=n_labels, progress=progress)
+        return Y, read_name_files(path, "labels.txt", Y.shape[1], options.columns.unicode_normalization), 0
+
+    def write(self, dataset: Dataset, path: PathLike, progress: Progress = silent) -> None:
+        """Write the file and the names next to it."""
+        write_xmc(dataset, path, keep_same=True, progress=progress)
+
+
 def read_xmc(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     header: bool = True,
     one_based: bool = False,
@@ -236,7 +276,7 @@ def read_xmc(
     return reader.finish()
 
 
-def _read_header(path: str | os.PathLike[str], line: bytes, base: int) -> _Sizes:
+def _read_header(path: PathLike, line: bytes, base: int) -> _Sizes:
     expected = "expected a header of three integers, 'rows features labels'"
     tokens = list(_TOKEN.finditer(line))
     if tokens and not any(token.group().isdigit() for token in tokens):
@@ -311,9 +351,7 @@ def _shown(token: bytes) -> str:
     return f"'{text}{'...' if len(token) > 40 else ''}'"
 
 
-def write_xmc(
-    dataset: Dataset, path: str | os.PathLike[str], *, keep_same: bool = False, progress: Progress = silent
-) -> None:
+def write_xmc(dataset: Dataset, path: PathLike, *, keep_same: bool = False, progress: Progress = silent) -> None:
     """Write a data set in the XMC repository's text format, compressed if the name ends in `.gz` or `.xz`.
 
     Values get the fewest digits that are read back to the same float32. Names are written to `labels.txt` and
