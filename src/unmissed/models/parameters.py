@@ -8,7 +8,7 @@ declaration: in `Annotated[Cost, Help("...")]` the last help, range or group cou
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
@@ -207,12 +207,16 @@ def _choices(annotation: Any) -> list[Any]:
     return [value for part in parts for value in part] if all(parts) else []
 
 
-@cache
-def parameters_of(cls: Callable[..., Any]) -> tuple[Parameter, ...]:
+def parameters_of(cls: Any) -> tuple[Parameter, ...]:
     """Return the parameters of a model class, or of a dataclass of solver parameters, in the constructor's order."""
+    return _read_parameters(cls)
+
+
+@cache
+def _read_parameters(cls: Any) -> tuple[Parameter, ...]:
     if cls.__init__ is object.__init__:
         return ()
-    declared: Callable[..., Any] = cls if is_dataclass(cls) else cls.__init__
+    declared: Any = cls if is_dataclass(cls) else cls.__init__
     try:
         hints = get_type_hints(declared, include_extras=True)
     except NameError:  # a class defined in a function: its annotations cannot be resolved

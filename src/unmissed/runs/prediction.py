@@ -105,7 +105,8 @@ def predict(
     """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
     `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
-    `params` are other values of prediction parameters, as in `Model.rank`. Texts without a known word get no labels, as in `Run.rank`.
+    `params` are other values of prediction parameters, as in `Model.rank`.
+    Texts without a known word get no labels, as in `Run.rank`.
     """
     params = params or {}
     if isinstance(rows, Iterator | TextLines):
