@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
@@ -146,15 +147,13 @@ class Parameter:
         """Return the value that a word of the command line stands for; raise if the parameter does not take it."""
         if self.is_propensity:
             return word
+        values: list[Any] = []
         for read in (_parse_constant, int, float, str):
-            try:
-                value: Any = read(word)
-            except ValueError:
-                continue
-            if self.takes(value):
-                return float(value) if self.annotation is float else value
-        self.check(word)
-        return word
+            with suppress(ValueError):
+                values.append(read(word))
+        found = next((value for value in values if self.takes(value)), values[0])
+        self.check(found)
+        return float(found) if self.annotation is float else found
 
 
 def _parse_constant(word: str) -> bool | None:
