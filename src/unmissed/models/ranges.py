@@ -45,8 +45,10 @@ class NumberRange:
 
     def holds(self, value: Any) -> bool:
         """Return whether a value is a finite number in the range."""
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not number or not self.least <= value <= self.most or abs(value) > _LARGEST_FLOAT:
+        value = value.item() if isinstance(value, np.integer | np.floating) else value  # comparisons do not overflow
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        if not self.least <= value <= self.most or abs(value) > _LARGEST_FLOAT:
             return False
         return not (self.above and value == self.least)
 
