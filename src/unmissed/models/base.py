@@ -163,7 +163,7 @@ class Model(Estimator, ABC):
         training = seeded(self)
         training._fit(rows, work)
         counts = Counts(rows.label_counts, rows.n_samples)
-        self.open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
+        self._open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
         self.random_state_ = training._seed
         return self
 
@@ -190,7 +190,7 @@ class Model(Estimator, ABC):
         counts = None
         if hasattr(self, "label_counts_"):
             counts = Counts(np.concatenate([self.label_counts_, rows.label_counts]), self.n_samples_)
-        return self.open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
+        return self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
 
     def rank(self, X: Any, k: int = 5, **params: Any) -> Ranking:
         """Return the k highest-scoring labels of each row with their scores.
@@ -289,7 +289,7 @@ class Model(Estimator, ABC):
         counts: Counts | None = None,
     ) -> Self:
         """Return a fitted model from its parameters and its pieces, without copies."""
-        return cls(**params).open_pieces(pieces, n_features, n_labels, counts)
+        return cls(**params)._open_pieces(pieces, n_features, n_labels, counts)
 
     @classmethod
     def rank_once(
@@ -305,7 +305,7 @@ class Model(Estimator, ABC):
         """Return the ranking of `open(...).rank(X, k)`; a subclass may read only the arrays that it needs."""
         return cls.open(params, pieces, n_features, n_labels, counts).rank(X, k)
 
-    def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
+    def _open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
         """Set the fitted attributes from pieces, and return self.
 
         Without `counts`, labels without a training positive are unknown and may be ranked.

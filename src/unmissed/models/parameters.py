@@ -3,6 +3,9 @@
 `C: Cost = 1.0` gives `C` the declaration `Cost` and a default. Validation, recipes, the command line, class docstrings
 and the documentation all read `parameters_of(cls)`. A class that means something else by a parameter adds to its
 declaration: in `Annotated[Cost, Help("...")]` the last help, range or group counts.
+
+Constructors list the parameters of their base classes too, hence more than 8: scikit-learn and type checkers read the
+signature.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class SLEEC(Model):
     learners_: list[Learner]
     row_labels_: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
-    def __init__(
+    def __init__(  # nine parameters of its own, one or two per stage: clusters, embeddings, regressors, votes
         self,
         *,
         n_components: Dimension = 100,

@@ -107,8 +107,6 @@ class PWDiSMEC(DiSMEC):
     """
 
     baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none"}
-    weighting_: WeightingName
-    choice_: dict[str, Any] | None
 
     def __init__(
         self,
