@@ -173,7 +173,7 @@ def test_solvers_refer_to_the_declarations_of_models():
 @pytest.mark.parametrize(
     ("annotation", "word", "value"),
     [
-        (float, "2", 2.0),
+        (float, "2", 2),
         (int, "2", 2),
         (bool, "true", True),
         (bool | Literal["free"], "False", False),
@@ -215,7 +215,7 @@ def test_numbers_of_numpy_are_numbers():
     PWDiSMEC(weighting=np.str_("tail"), normalize=np.bool_(True), n_jobs=1).fit(TRAIN.X, TRAIN.Y)
 
 
-def test_a_written_section_of_parameters_is_left_alone_and_standard_names_are_known():
+def test_a_written_section_of_parameters_is_not_changed_and_standard_names_are_known():
     class Own(Model):
         """A model.
 
@@ -277,11 +277,11 @@ def test_without_a_random_state_a_seed_is_drawn_and_a_stopped_run_keeps_it(metho
 
 
 def test_new_labels_are_trained_with_the_seed_of_the_others():
-    whole = DiSMEC(random_state=None, n_jobs=1).fit(TRAIN.X, TRAIN.Y[:, :10])
-    same = DiSMEC(random_state=whole.random_state_, n_jobs=1).fit(TRAIN.X, TRAIN.Y[:, :10])
-    for model in (whole, same):
+    drawn = DiSMEC(random_state=None, n_jobs=1).fit(TRAIN.X, TRAIN.Y[:, :10])
+    same = DiSMEC(random_state=drawn.random_state_, n_jobs=1).fit(TRAIN.X, TRAIN.Y[:, :10])
+    for model in (drawn, same):
         model.fit_labels(TRAIN.X, TRAIN.Y[:, 10:])
-    assert np.array_equal(whole.rank(TEST.X).scores, same.rank(TEST.X).scores)
+    assert np.array_equal(drawn.rank(TEST.X).scores, same.rank(TEST.X).scores)
 
 
 @pytest.mark.parametrize("wrong", [-1, 0.5, "x", np.random.default_rng(0)])

@@ -156,7 +156,7 @@ class Parameter:
                 values.append(read(word))
         found = next((value for value in values if self.takes(value)), values[0])
         self.check(found)
-        return float(found) if self.annotation is float else found
+        return found
 
 
 def _parse_constant(word: str) -> bool | None:
