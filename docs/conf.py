@@ -118,10 +118,10 @@ def list_methods(app, docname, source):
         parts += [f"## {name}", f"`unmissed.models.{cls.__name__}`: {method.summary}.", ""]
         parameters = parameters_of(cls)
         if parameters:
-            parts += ["| parameter | default | what it is | in the recipe |", "|---|---|---|---|"]
+            parts += ["| parameter | default | values | what it is | group |", "|---|---|---|---|---|"]
         for one in parameters:
-            text = one.help.replace("|", r"\|").replace("*", r"\*")
-            parts.append(f"| `{one.name}` | `{one.default!r}` | {text} | {'yes' if one.changes_result else 'no'} |")
+            text = one.sentence.replace("|", r"\|").replace("*", r"\*")
+            parts.append(f"| `{one.name}` | `{one.default!r}` | {one.expected} | {text} | {one.group.value} |")
         parts.append("")
     source[0] = source[0].replace("@METHODS@", "\n".join(parts))
 

@@ -63,7 +63,7 @@ def test_the_same_command_twice_is_no_error_and_says_that_nothing_was_left_to_do
     ("words", "line"),
     [
         (["fasttext"], "unknown method 'fasttext'; known: dismec, pw-dismec, "),
-        (["pw-dismec", "--weighting", "heavy"], "--weighting must be one of none, surrogate, tail"),
+        (["pw-dismec", "--weighting", "heavy"], "weighting must be 'none', 'surrogate', 'tail', "),
         (["pw-dismec", "--propensity", "guess"], "unknown propensity 'guess'"),
     ],
 )

@@ -1,13 +1,13 @@
 """`unmissed train METHOD`: one command per method, with the estimator's parameters as options."""
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
-
-from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.models.parameters import Parameter
@@ -78,28 +78,21 @@ def flag_of(name: str) -> str:
 
 def _option(parameter: "Parameter") -> inspect.Parameter:
     """Return a parameter as a command-line option: type, displayed default and help."""
-    choices = _choices(parameter.annotation)
-    default, shown, metavar = parameter.default, None, None
-    annotation: Any = parameter.annotation
-    names = [FLAGS.get(parameter.name, "--" + parameter.name.replace("_", "-"))]
+    name = parameter.name.replace("_", "-")
+    names = [FLAGS.get(parameter.name, f"--{name}")]
+    annotation, default, shown, words = _scalar(parameter.annotation), parameter.default, None, []
     if parameter.is_propensity:
-        annotation, default, shown, metavar = str | None, None, "jain", "jain|jain:A,B|constant:P|table:FILE"
-    elif choices and annotation is not bool:
-        annotation, default, metavar = str, _word(default), "|".join(choices)
-    elif annotation is bool and "/" not in names[0]:
-        names = [f"{names[0]}/--no-{parameter.name.replace('_', '-')}"]
-    help_text = (
-        parameter.help[:1].upper()
-        + parameter.help[1:]
-        + ("." if parameter.changes_result else "; no effect on the result.")
-    )
-    words = [*choices] if annotation is str else ["jain", "jain:", "constant:", "table:"]
+        annotation, default, shown, words = str | None, None, "jain", ["jain", "jain:A,B", "constant:P", "table:FILE"]
+    elif parameter.annotation is bool:
+        names = [f"{names[0]}/--no-{name}"]
+    elif parameter.choices:
+        annotation, default, words = str, _word(default), [_word(one) for one in parameter.choices]
     option = typer.Option(
         *names,
-        help=help_text,
-        metavar=metavar,
+        help=parameter.sentence,
+        metavar="|".join(words) or None,
         rich_help_panel="Parameters of the method",
-        autocompletion=None if metavar is None else lambda: words,
+        autocompletion=(lambda: [re.sub("[A-Z,]+$", "", one) for one in words]) if words else None,
     )
     if shown is not None:
         option.show_default = shown
@@ -111,31 +104,20 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     )
 
 
+def _scalar(annotation: Any) -> Any:
+    """Return the type of an option: the first of a union that a command line can give."""
+    parts = get_args(annotation) or (annotation,)
+    found = next((one for one in (float, int, bool) if one in parts), str)
+    return found | None if NoneType in parts else found
+
+
 def _value(parameter: "Parameter", word: Any) -> Any:
     """Convert an option's value into the value of the constructor's parameter."""
     if parameter.is_propensity:
         from unmissed.propensity import parse
 
         return _UNSET if word is None else parse(word)
-    choices = _choices(parameter.annotation)
-    if choices and parameter.annotation is not bool:
-        if word not in choices:
-            raise InputError(f"{flag_of(parameter.name)} must be one of {', '.join(choices)}; got {word!r}")
-        return choices[word]
-    return word
-
-
-def _choices(annotation: Any) -> dict[str, Any]:
-    """Return the choices of a parameter by their names on the command line; empty if they cannot be enumerated."""
-    if annotation is bool:
-        return {"true": True, "false": False}
-    if get_origin(annotation) is Literal:
-        return {_word(value): value for value in get_args(annotation)}
-    parts = [part for part in get_args(annotation) if part is not type(None)]
-    listed = [_choices(part) for part in parts]
-    if not parts or not all(listed):
-        return {}
-    return {word: value for part in listed for word, value in part.items()}
+    return parameter.parse(word) if isinstance(word, str) else word
 
 
 def _word(value: Any) -> str:

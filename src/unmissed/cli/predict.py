@@ -40,6 +40,15 @@ def predict(
             "choose the threshold on labeled rows."
         ),
     ] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Another value of a prediction parameter, such as beam=20 for label trees; repeatable. The run does "
+            "not change.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -70,6 +79,8 @@ def predict(
 
     Example: unmissed predict laws --text "Fishing quotas for cod in the North Sea"
 
+    Example: unmissed predict laws test.jsonl.xz --set beam=50 --out wide
+
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
     if text is not None:
@@ -80,13 +91,14 @@ def predict(
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
-    from unmissed.runs.prediction import predict_lines, ranking_files, read_rows, write_ranking
+    from unmissed.runs.prediction import predict_lines, ranking_files, read_params, read_rows, write_ranking
 
     if (data is None) == (text is None):
         raise InputError("predict needs either DATA or --text")
     files = [] if out is None else ranking_files(out)  # before the ranking, which may take long
     opened = open_run(run)
     opened.model.with_jobs(jobs)
+    chosen = read_params(opened, params or [])
     rows: Any = [text]
     ids: list[str] = []
     kept = show.stoppable(lambda: _kept(files, cluster.cluster is not None))
@@ -95,13 +107,13 @@ def predict(
             if data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
             if isinstance(rows, TextLines) and not json and all(WRITERS.find(one.suffix).in_parts for one in files):
-                _answer_lines(opened, predict_lines(opened, rows, top, threshold), out, raw)
+                _answer_lines(opened, predict_lines(opened, rows, top, threshold, chosen), out, raw)
                 return
-            ranking = predict_rows(opened, rows, top, progress=progress)
+            ranking = predict_rows(opened, rows, top, params=chosen, progress=progress)
         else:
             if data is None or out is None:
                 raise InputError("--cluster needs a store as DATA and an output file, --out")
-            ranking = predict_parts(opened, data, top, out, executor=executor, progress=progress)
+            ranking = predict_parts(opened, data, top, out, params=chosen, executor=executor, progress=progress)
         ranking = cut(ranking, threshold).of_rows(ids or None)
     if out is not None:
         written = write_ranking(opened, ranking, out, ids=ids or None, raw=raw)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from unmissed.models.linear.pd_sparse.estimator import PDSparse
     from unmissed.models.linear.ppd_sparse.estimator import PPDSparse
     from unmissed.models.linear.proxml.estimator import ProXML
+    from unmissed.models.parameters import Group, Help
     from unmissed.models.popularity import Popularity
     from unmissed.models.ranges import IntegerRange, NumberRange
     from unmissed.models.registry import find_model, make_model, register
@@ -34,6 +35,8 @@ _PUBLIC = {
     "DiSMEC": "linear.dismec.estimator",
     "Explanation": "base",
     "FastXML": "instance_trees.fastxml",
+    "Group": "parameters",
+    "Help": "parameters",
     "IntegerRange": "ranges",
     "LEML": "embeddings.leml.estimator",
     "Model": "base",
@@ -62,6 +65,8 @@ __all__ = [
     "DiSMEC",
     "Explanation",
     "FastXML",
+    "Group",
+    "Help",
     "IntegerRange",
     "Model",
     "NumberRange",

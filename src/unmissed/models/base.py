@@ -21,7 +21,7 @@ from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
 from unmissed.matrices import check_X, check_Y
 from unmissed.models.estimator import Estimator
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features, open_labels
-from unmissed.models.ranges import check_ranges
+from unmissed.models.parameters import check_parameters, describe_parameters, seeded, with_predict_params
 from unmissed.models.training_data import TrainingData, check_k, scale_rows
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.ranking import Ranking
@@ -87,15 +87,13 @@ class Model(Estimator, ABC):
     of them rank identically, bit for bit. Optional methods (`fit_labels`, `certificate`, `explain`, `predict`,
     `decision_function`) raise an error here; subclasses that support them override them.
 
-    The constructor takes keyword parameters only. The docstring of the class describes each one; the command line and
-    the recipe of a run take names, types, defaults and help from there. `n_jobs`, `normalize` and `random_state` mean
-    the same in every model.
+    The constructor takes keyword parameters only. Their annotations declare type, range, help and group
+    (`unmissed.models.parameters`); validation, the docstring, the command line and the recipe of a run are made from
+    them. `n_jobs`, `normalize` and `random_state` mean the same in every model.
     """
 
     unit: ClassVar[str] = "labels"
     """The unit of task sizes, for progress reports."""
-    no_effect: ClassVar[tuple[str, ...]] = ("n_jobs",)
-    """Parameters that change the training time but not the result; a run's recipe leaves them out."""
     baseline_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters of the simpler method that this one extends, such as no weighting; the baseline of `choose`."""
     fast_params: ClassVar[Mapping[str, Any]] = {}
@@ -111,10 +109,15 @@ class Model(Estimator, ABC):
     untrained_: Mask
     feature_names_in_: npt.NDArray[np.object_]
     pieces_: Pieces
+    random_state_: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        describe_parameters(cls)
 
     @abstractmethod
     def _fit(self, rows: TrainingData, work: Work) -> None:
-        """Train on the rows and store the result in `work.pieces`; check parameters first."""
+        """Train on the rows and store the result in `work.pieces`; parameters are checked, `_seed` is the seed."""
 
     @abstractmethod
     def _open(self, pieces: Pieces) -> None:
@@ -157,9 +160,12 @@ class Model(Estimator, ABC):
     def fit_rows(self, rows: TrainingData, work: Work | None = None) -> Self:
         """Fit to validated rows; no warning about problems above the tolerance."""
         work = self._ready(Work() if work is None else work)
-        self._fit(rows, work)
+        training = seeded(self)
+        training._fit(rows, work)
         counts = Counts(rows.label_counts, rows.n_samples)
-        return self.open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
+        self._open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
+        self.random_state_ = training._seed
+        return self
 
     def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
         """Train further labels, the columns of Y_new, and append them; the existing labels do not change."""
@@ -180,18 +186,26 @@ class Model(Estimator, ABC):
     def fit_more(self, rows: TrainingData, work: Work) -> Self:
         """Train further labels on validated rows, as `fit_labels` does."""
         work = self._ready(work)
-        self._fit_labels(rows, work)
+        seeded(self, getattr(self, "random_state_", None))._fit_labels(rows, work)
         counts = None
         if hasattr(self, "label_counts_"):
             counts = Counts(np.concatenate([self.label_counts_, rows.label_counts]), self.n_samples_)
-        return self.open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
+        return self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
 
-    def rank(self, X: Any, k: int = 5) -> Ranking:
+    def rank(self, X: Any, k: int = 5, **params: Any) -> Ranking:
         """Return the k highest-scoring labels of each row with their scores.
 
         Labels without a training positive are never ranked. Rows with fewer than k labels are padded with -1.
+
+        Parameters
+        ----------
+        X : the rows
+        k : labels per row
+        params : other values of prediction parameters, such as `beam` of label trees, for this call only
         """
         self._check_fitted()
+        if params:
+            return with_predict_params(self, params).rank(X, k)
         rows = self._checked(X)
         k = check_k(k, rows.shape[0], self.n_labels_)
         return rank_trained(self._rank, rows, min(k, max(self.n_labels_, 1)), self.untrained_).padded(k)
@@ -275,7 +289,7 @@ class Model(Estimator, ABC):
         counts: Counts | None = None,
     ) -> Self:
         """Return a fitted model from its parameters and its pieces, without copies."""
-        return cls(**params).open_pieces(pieces, n_features, n_labels, counts)
+        return cls(**params)._open_pieces(pieces, n_features, n_labels, counts)
 
     @classmethod
     def rank_once(
@@ -291,7 +305,7 @@ class Model(Estimator, ABC):
         """Return the ranking of `open(...).rank(X, k)`; a subclass may read only the arrays that it needs."""
         return cls.open(params, pieces, n_features, n_labels, counts).rank(X, k)
 
-    def open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
+    def _open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
         """Set the fitted attributes from pieces, and return self.
 
         Without `counts`, labels without a training positive are unknown and may be ranked.
@@ -349,6 +363,11 @@ class Model(Estimator, ABC):
             del self.feature_names_in_
 
     @property
+    def _seed(self) -> int:
+        """The seed of training; `_fit` is called on a model whose `random_state` is an integer."""
+        return int(getattr(self, "random_state", 0))
+
+    @property
     def _normalizes(self) -> bool:
         return bool(getattr(self, "normalize", False))
 
@@ -377,7 +396,7 @@ class Model(Estimator, ABC):
 
     def _ready(self, work: Work) -> Work:
         """Check the parameters; return `work` with an executor."""
-        check_ranges(self, type(self).__init__)
+        check_parameters(self)
         if work.executor is None:
             work.executor = Threads(getattr(self, "n_jobs", None))
         return work

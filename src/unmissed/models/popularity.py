@@ -74,11 +74,8 @@ class Popularity(Model):
 
 
 def _counts_of(piece: Piece) -> npt.NDArray[np.int64]:
-    """Return the label counts of a piece; older runs stored them as the biases of a linear model."""
-    if "bias" in piece.arrays:
-        counts = piece.arrays["bias"].astype(np.int64)
-    else:
-        counts = piece.expect({"counts": (np.int64, 1)})["counts"]
+    """Return the label counts of a piece."""
+    counts = piece.expect({"counts": (np.int64, 1)})["counts"]
     if not counts.size or counts.min() < 0:
         raise piece.damaged("it holds no counts")
     return counts

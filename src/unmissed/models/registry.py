@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from unmissed.errors import InputError, did_you_mean
+from unmissed.models.parameters import parameters_of
 
 if TYPE_CHECKING:
     from unmissed.models.base import Model
@@ -144,13 +145,14 @@ def find_model(method: str) -> type[Model]:
 
 
 def make_model(method: str, params: Mapping[str, Any]) -> Model:
-    """Return an unfitted model; raise for an unknown parameter."""
+    """Return an unfitted model; raise for an unknown parameter or a value out of its range."""
     cls = find_model(method)
-    known = cls._get_param_names()
-    for name in params:
+    known = {one.name: one for one in parameters_of(cls)}
+    for name, value in params.items():
         if name not in known:
             has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
             raise InputError(f"{method} has no parameter {name!r}; {has}{did_you_mean(name, known)}")
+        known[name].check(value)
     return cls(**params)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class PartTask:
     begin: int
     end: int
     k: int
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -45,7 +47,7 @@ class PartTask:
     def run(self, shared: tuple[Run, Any]) -> Piece:
         """Return the ranking of the rows."""
         run, X = shared
-        found = predict(run, X[self.begin : self.end], self.k)
+        found = predict(run, X[self.begin : self.end], self.k, params=self.params)
         return Piece(self.key, {"labels": found.labels, "scores": found.scores})
 
 
@@ -72,6 +74,7 @@ def predict_parts(
     k: int,
     out: str | os.PathLike[str],
     *,
+    params: Mapping[str, Any] | None = None,
     executor: Executor,
     progress: Progress = silent,
 ) -> Ranking:
@@ -84,9 +87,11 @@ def predict_parts(
     rows = TrainingData(dataset.X, dataset.Y, store=Stored.of(dataset))
     seal = _seal(run)
     k = check_k(k, rows.n_samples, run.n_labels)
-    name = hashlib.sha256(f"{seal} {dataset.digest} {k}".encode()).hexdigest()[:12]
+    name = hashlib.sha256(f"{seal} {dataset.digest} {k} {sorted((params or {}).items())}".encode()).hexdigest()[:12]
     parts = Path(out).absolute().parent / f".{Path(out).name}.{name}.parts"
-    tasks = [PartTask(begin, min(begin + PART, rows.n_samples), k) for begin in range(0, rows.n_samples, PART)]
+    tasks = [
+        PartTask(begin, min(begin + PART, rows.n_samples), k, params or {}) for begin in range(0, rows.n_samples, PART)
+    ]
     labels = np.full((rows.n_samples, k), -1, np.int32)
     scores = np.full((rows.n_samples, k), -np.inf, np.float32)
     ends = {task.key: (task.begin, task.end) for task in tasks}

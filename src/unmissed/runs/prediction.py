@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, 
 from unmissed.data.readers.base import DocumentReader, ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import open_regular
+from unmissed.matrices import check_X
+from unmissed.models.parameters import Group, parameters_of, with_predict_params
 from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
@@ -68,29 +70,56 @@ def check_features(run: Run, path: str | os.PathLike[str], n_features: int, name
         raise InputError(f"{path}: its features have other names than those that {run.folder} was trained on")
 
 
-def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Progress = silent) -> Ranking:
+def read_params(run: Run, words: Iterable[str]) -> dict[str, Any]:
+    """Parse values of prediction parameters, such as `beam=20`; raise for names that the model does not have."""
+    known = {one.name: one for one in parameters_of(type(run.model)) if one.group is Group.PREDICT}
+    params: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"--set {word}: expected NAME=VALUE")
+        params[name] = known[name].parse(value) if name in known else value
+    with_predict_params(run.model, params)
+    return params
+
+
+def predict(
+    run: Run,
+    rows: Any,
+    k: int = 5,
+    *,
+    params: Mapping[str, Any] | None = None,
+    batch: int = BATCH,
+    progress: Progress = silent,
+) -> Ranking:
     """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
     `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
+    `params` are other values of prediction parameters, as in `Model.rank`.
     Texts without a known word get no labels, as in `Run.rank`.
     """
+    params = params or {}
     if isinstance(rows, Iterator | TextLines):
         k = check_k(k, 1, run.n_labels)
-        return Ranking.join([run.rank(texts, k) for texts in _batches(rows, batch)], k).of_names(run.label_names)
+        return Ranking.join([run.rank(texts, k, **params) for texts in _batches(rows, batch)], k).of_names(
+            run.label_names
+        )
     n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
     k = check_k(k, n_samples, run.n_labels)
     parts = []
     for first in range(0, n_samples, batch):
-        parts.append(run.rank(rows[first : first + batch], k))
+        parts.append(run.rank(rows[first : first + batch], k, **params))
         progress(min(first + batch, n_samples), n_samples)
     return Ranking.join(parts, k).of_names(run.label_names)
 
 
-def predict_lines(run: Run, rows: TextLines, k: int = 5, threshold: float | None = None) -> Iterator[Ranking]:
+def predict_lines(
+    run: Run, rows: TextLines, k: int = 5, threshold: float | None = None, params: Mapping[str, Any] | None = None
+) -> Iterator[Ranking]:
     """Yield the rankings of batches of text lines."""
     k = check_k(k, 1, run.n_labels)
     for texts in rows:
-        yield cut(run.rank(texts, k), threshold)
+        yield cut(run.rank(texts, k, **(params or {})), threshold)
 
 
 def ranking_files(out: str | os.PathLike[str]) -> list[Path]:

@@ -21,7 +21,8 @@ class Recipe:
     Parameters
     ----------
     method : a registered name
-    params : all parameters that can change the result, with defaults, as JSON values
+    params : all parameters that can change the result, with defaults, as JSON values. Those of prediction are the
+        defaults of `rank`
     text : `TextFeatures.options`; None if features are not made from text
     """
 
@@ -31,7 +32,7 @@ class Recipe:
 
     @classmethod
     def of(cls, model: Model, text: Mapping[str, Any] | None = None) -> Recipe:
-        """Return the recipe of a model."""
+        """Return the recipe of a model, whose `random_state` is an integer (see `seeded`)."""
         values = model.get_params(deep=False)
         params = {
             one.name: _written(one.name, values[one.name], is_propensity=one.is_propensity)
@@ -46,20 +47,14 @@ class Recipe:
 
     @classmethod
     def from_json(cls, value: Any) -> Recipe:
-        """Return the recipe that `to_json` gave; the first version kept seed and propensity apart."""
-        if not isinstance(value, dict) or not value.keys() <= {"method", "params", "text", "seed", "propensity"}:
+        """Return the recipe that `to_json` gave."""
+        if not isinstance(value, dict) or not value.keys() <= {"method", "params", "text"}:
             raise InputError("its recipe is invalid")
         if not isinstance(value.get("method"), str) or not isinstance(value.get("params", {}), dict):
             raise InputError("its recipe has no valid method or parameters")
         if not isinstance(value.get("text"), dict | None):
             raise InputError("its recipe has invalid text options")
-        value = dict(value)
-        params = dict(value.get("params", {}))
-        for name, moved in (("seed", "random_state"), ("propensity", "propensity")):
-            kept = value.pop(name, None)
-            if kept is not None:
-                params[moved] = kept
-        return cls(**{**value, "params": params})
+        return cls(**value)
 
     @property
     def propensity(self) -> Propensity | None:
@@ -74,10 +69,14 @@ class Recipe:
         for name, value in self.params.items():
             if name not in known:
                 raise InputError(f"{self.method} has no parameter {name!r}; the run is damaged or of a later version")
-            made[name] = from_description(value) if known[name].is_propensity else value
-            if not known[name].is_propensity and not known[name].takes(value):
-                expected = "" if known[name].range is None else f", expected {known[name].range}"
-                raise InputError(f"{self.method} cannot have {_short(value)} for {name}{expected}; the run is damaged")
+            if known[name].is_propensity:
+                made[name] = from_description(value)
+                continue
+            try:
+                known[name].check(value)
+            except InputError as error:
+                raise InputError(f"{error}; the recipe of {self.method} is damaged") from error
+            made[name] = value
         return made
 
     def differences(self, other: Recipe) -> list[str]:

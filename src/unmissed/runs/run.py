@@ -226,15 +226,15 @@ class Run:
             trusted=True,
         )
 
-    def rank(self, rows: Any, k: int = 5) -> Ranking:
+    def rank(self, rows: Any, k: int = 5, **params: Any) -> Ranking:
         """Return the k highest-scoring labels of each row; `rows` is a matrix, a text, or several texts.
 
         A text without a known word gets no labels; `no_known_words` of the ranking is true for it. A word is known if
         its IDF weight is above 0: it is in the vocabulary, but not in every training text. Rows of a matrix are ranked
-        even if they are zero.
+        even if they are zero. `params` are other values of prediction parameters, as in `Model.rank`.
         """
         features = self.features_of(rows)
-        return _only_known(self.model.rank(features, k), rows, features)
+        return _only_known(self.model.rank(features, k, **params), rows, features)
 
     def rank_once(self, rows: Any, k: int = 5) -> Ranking:
         """Return the result of `rank`, reading only the parts of the model that it needs; for short-lived processes."""

@@ -19,6 +19,7 @@ from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Executor, OnDisk, Partition, Unfinished, Work
 from unmissed.models.base import Model
+from unmissed.models.parameters import seeded
 from unmissed.models.registry import make_model
 from unmissed.models.training_data import Stored
 from unmissed.progress import Progress, silent
@@ -57,9 +58,10 @@ def train(
     """
     partition = Partition() if partition is None else partition
     model = make_model(method, params or {}) if isinstance(method, str) else method
-    recipe = Recipe.of(model, None if dataset.text is None else dataset.text.options)
     folder = RunFolder(path)
-    folder.is_new()  # raises for a folder that is not a run, before anything is written
+    is_new = folder.is_new()  # raises for a folder that is not a run, before anything is written
+    model = seeded(model, None if is_new else folder.read().recipe.params.get("random_state"))
+    recipe = Recipe.of(model, None if dataset.text is None else dataset.text.options)
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     check_dataset(dataset)
@@ -166,7 +168,8 @@ def save(
     feature_names = None if text is not None else _names(feature_names, model, "feature_names_in_")
     if label_counts is None and n_samples is None and hasattr(model, "n_samples_"):
         label_counts, n_samples = model.label_counts_, model.n_samples_
-    recipe = Recipe.of(model, None if text is None else text.options)
+    trained = seeded(model, getattr(model, "random_state_", None))
+    recipe = Recipe.of(trained, None if text is None else text.options)
     folder = RunFolder(path)
     if not folder.is_new():
         raise InputError(f"{path}: exists already; remove it or choose another name")

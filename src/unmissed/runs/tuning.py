@@ -9,7 +9,7 @@ from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.model_selection import QUICK, Choice, Goal, Sampling, choose
-from unmissed.models.parameters import Parameter, parameters_of
+from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import find_model, make_model
 from unmissed.progress import Progress, silent
 from unmissed.propensity.weighting import CONVEX
@@ -82,19 +82,5 @@ def read_tries(method: str, words: Iterable[str]) -> dict[str, list[Any]]:
             raise InputError(
                 f"--try {word}: expected NAME=VALUE,VALUE with a parameter of {method}: {', '.join(known)}"
             )
-        tries[name] = [_read(known[name], value) for value in values.split(",")]
+        tries[name] = [known[name].parse(value) for value in values.split(",")]
     return tries
-
-
-def _read(parameter: Parameter, word: str) -> Any:
-    """Parse the value of a parameter."""
-    meanings: list[Any] = [{"true": True, "false": False}.get(word.lower(), word)]
-    for kind in (int, float):
-        try:
-            meanings.append(kind(word))
-        except ValueError:
-            continue
-    for value in meanings:
-        if parameter.takes(value):
-            return float(value) if parameter.annotation is float else value
-    raise InputError(f"{parameter.name} cannot be {word!r}")

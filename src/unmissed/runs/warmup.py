@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -87,7 +87,7 @@ def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
         small = {name: value for name, value in SMALL.items() if name in {each.name for each in known}}
         yield method, small
         for parameter in known:
-            for choice in _choices(parameter.annotation):
+            for choice in parameter.choices:
                 if choice != parameter.default:
                     yield method, {**small, parameter.name: choice}
         for params in cls.compile_params:
@@ -97,14 +97,6 @@ def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
 def _own_methods() -> list[str]:
     """Return the methods of this package."""
     return [name for name, method in METHODS.items() if method.import_path.startswith("unmissed.")]
-
-
-def _choices(annotation: Any) -> list[Any]:
-    if annotation is bool:
-        return [True, False]
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    return [choice for one in get_args(annotation) for choice in _choices(one)]
 
 
 def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None:

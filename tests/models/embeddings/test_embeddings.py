@@ -98,8 +98,8 @@ def test_an_interrupted_training_resumes_from_its_last_state():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"loss": "cubic"}, "unknown loss 'cubic'"),
-        ({"weighting": "tail"}, "unknown weighting 'tail'"),
+        ({"loss": "cubic"}, "loss must be 'squared', 'logistic' or 'squared-hinge'; got 'cubic'"),
+        ({"weighting": "tail"}, "weighting must be 'none' or 'unbiased'; got 'tail'"),
         ({"weighting": "unbiased", "loss": "logistic"}, "needs the squared loss"),
         ({"n_components": 0}, "n_components must be an integer"),
         ({"penalty": 0}, "penalty must be a number above 0"),
@@ -128,7 +128,7 @@ def test_a_mask_of_another_shape_or_together_with_propensities_is_rejected():
         ({"cluster_size": -5}, "cluster_size must be"),
         ({"penalty": "much"}, "penalty must be"),
         ({"sparsity": -1}, "sparsity must be"),
-        ({"search": "guess"}, "unknown search 'guess'; known: exact, hnsw"),
+        ({"search": "guess"}, "search must be 'exact' or 'hnsw'; got 'guess'"),
         ({"random_state": 0.5}, "random_state must be"),
     ],
 )

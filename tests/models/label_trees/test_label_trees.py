@@ -226,7 +226,7 @@ def test_candidates_for_other_rows_or_labels_are_rejected(parabel):
         ({"max_leaf": 113}, "max_leaf must be an integer from 1 to 112"),
         ({"beam": 0}, "beam must be"),
         ({"branching": 1}, "branching must be"),
-        ({"label_space": "words"}, "label_space must be one of rows, labels, both"),
+        ({"label_space": "words"}, "label_space must be 'rows', 'labels' or 'both'"),
         ({"weighting": "unbiased"}, "not convex"),
         ({"C": 0}, "C must be a number above 0"),
     ],

@@ -46,7 +46,7 @@ def test_the_comparisons_propensity_goes_to_those_that_take_one_and_name_none():
     [
         ("nobody", "unknown method 'nobody'"),
         ("dismec:D=1", "dismec has no parameter 'D'"),
-        ("dismec:C=much", "'much' is not a valid value of C"),
+        ("dismec:C=much", "dismec:C=much: C must be a number above 0; got 'much'"),
         ("dismec:C", "NAME=VALUE"),
     ],
 )

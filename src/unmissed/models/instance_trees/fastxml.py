@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.models.instance_trees.forest import InstanceForest
-from unmissed.models.ranges import Count, Positive, Seed, Tolerance
+from unmissed.models.instance_trees.forest import (
+    InstanceForest,
+    LeafLabels,
+    LeafRows,
+    MaxSteps,
+    SeparatorCost,
+    SeparatorTolerance,
+    Trees,
+)
+from unmissed.models.parameters import Jobs, Normalize, RandomSeed
 from unmissed.models.training_data import TrainingData
 
 
@@ -18,24 +26,20 @@ class FastXML(InstanceForest):
     |w|_1 + |b| + C sum_i c_i ln(1 + exp(-d_i (w.x_i + b))), where 1/c_i is the fraction of the rows on the side of i.
     It sends the rows to the children. A leaf stores the mean label vector of its rows. The score of a label is its mean
     over the leaves that a row reaches, one per tree.
-
-    Parameters
-    ----------
-    n_trees, max_leaf, leaf_labels, C, tol, max_steps, normalize, n_jobs, random_state : as in InstanceForest
     """
 
     def __init__(
         self,
         *,
-        n_trees: Count = 50,
-        max_leaf: Count = 10,
-        leaf_labels: Count = 10,
-        C: Positive = 1.0,
-        tol: Tolerance = 0.01,
-        max_steps: Count = 10,
-        normalize: bool = True,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        n_trees: Trees = 50,
+        max_leaf: LeafRows = 10,
+        leaf_labels: LeafLabels = 10,
+        C: SeparatorCost = 1.0,
+        tol: SeparatorTolerance = 0.01,
+        max_steps: MaxSteps = 10,
+        normalize: Normalize = True,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.n_trees = n_trees
         self.max_leaf = max_leaf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from unmissed.execution.work_stealing import WorkStealingPool
 from unmissed.models.base import Model
 from unmissed.models.instance_trees.growth import InstanceTree, TreeGrower
 from unmissed.models.instance_trees.voting import average_votes, select_best, traverse
+from unmissed.models.parameters import Cost, Help, Tolerance
+from unmissed.models.ranges import IntegerRange
 from unmissed.models.training_data import TrainingData
 from unmissed.numerics.csr import csr_arrays
 from unmissed.ranking import Ranking
@@ -36,6 +38,16 @@ _ROWS = 512  # Maximum number of rows per thread and batch.
 
 Array = npt.NDArray[Any]
 Arrays = tuple[Array, ...]
+
+Trees = Annotated[int, IntegerRange(1), Help("number of trees; each tree is one task and one file")]
+LeafRows = Annotated[int, IntegerRange(1), Help("a node of at most this many rows is a leaf")]
+LeafLabels = Annotated[int, IntegerRange(1), Help("maximum number of labels that a leaf keeps")]
+SeparatorCost = Annotated[Cost, Help("weight of the loss of a separator, relative to its l1 penalty")]
+SeparatorTolerance = Annotated[
+    Tolerance,
+    Help("a separator has converged when its optimality conditions are violated by at most tol times the initial sum"),
+]
+MaxSteps = Annotated[int, IntegerRange(1), Help("maximum number of Newton steps of a separator")]
 
 
 def tree_key(number: int) -> str:
@@ -94,18 +106,6 @@ class InstanceForest(Model):
     """Ensemble of instance trees. The score of a label is its mean over the leaves that a row reaches.
 
     A subclass defines the gains of labels, and may change the scores of the candidates that the trees propose.
-
-    Parameters
-    ----------
-    n_trees : number of trees; each tree is one task and one file
-    max_leaf : a node of at most max_leaf rows is a leaf
-    leaf_labels : maximum number of labels that a leaf keeps
-    C : weight of the loss of a separator, relative to its L1 penalty
-    tol : a separator has converged when the violation of its optimality conditions is at most tol times the initial one
-    max_steps : maximum number of Newton steps of a separator
-    normalize : L2-normalize rows in training and in prediction
-    n_jobs : number of threads; all cores by default
-    random_state : seed of the initial sides of rows
     """
 
     unit: ClassVar[str] = "trees"
@@ -117,7 +117,6 @@ class InstanceForest(Model):
     tol: float
     max_steps: int
     n_jobs: int | None
-    random_state: int
     trees_: list[InstanceTree]
     traversal_arrays_: list[Arrays]
     max_votes_: int
@@ -134,7 +133,7 @@ class InstanceForest(Model):
         work.run(self._tasks(), shared)
 
     def _tasks(self) -> list[Task]:
-        return [TreeTask(number, int(self.random_state)) for number in range(self.n_trees)]
+        return [TreeTask(number, self._seed) for number in range(self.n_trees)]
 
     def _open(self, pieces: Pieces) -> None:
         self.trees_ = [self._open_tree(pieces.get(tree_key(number)), number) for number in range(self.n_trees)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,13 +11,22 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Task
 from unmissed.matrices import rises
-from unmissed.models.instance_trees.forest import Array, Arrays
+from unmissed.models.instance_trees.forest import (
+    Array,
+    Arrays,
+    LeafLabels,
+    LeafRows,
+    MaxSteps,
+    SeparatorCost,
+    SeparatorTolerance,
+    Trees,
+)
 from unmissed.models.instance_trees.growth import TreeGrower
 from unmissed.models.instance_trees.pfastxml import PfastXML
 from unmissed.models.instance_trees.voting import rerank_by_centroids
-from unmissed.models.ranges import Count, Fraction, Positive, Seed, Tolerance
+from unmissed.models.parameters import Group, Help, Jobs, Normalize, PropensityModel, RandomSeed
+from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.numerics.csr import read_only
-from unmissed.propensity import PropensityLike
 
 _KEY = "tail"
 _LAYOUT = {
@@ -26,6 +35,17 @@ _LAYOUT = {
     "means": (np.float32, 1),
     "squares": (np.float32, 1),
 }
+
+Gamma = Annotated[
+    float,
+    NumberRange(0, above=True),
+    Help("decay rate of a tail classifier with the squared distance between a row and the centroid of a label"),
+    Group.PREDICT,
+]
+Alpha = Annotated[float, NumberRange(0, 1), Help("weight of the trees against the tail classifiers"), Group.PREDICT]
+Candidates = Annotated[
+    int, IntegerRange(1), Help("maximum number of labels per row that the trees propose"), Group.PREDICT
+]
 
 
 @dataclass(frozen=True)
@@ -59,14 +79,6 @@ class PfastreXML(PfastXML):
 
     P_tail = 1 / (1 + exp(gamma/2 |x - m_l|^2)), where m_l is the centroid of the rows of label l. Only the candidates
     of the trees are scored.
-
-    Parameters
-    ----------
-    propensity : as in PfastXML
-    gamma : decay rate of a tail classifier with the squared distance between a row and the centroid of a label
-    alpha : weight of the trees against the tail classifiers, from 0 to 1
-    candidates : maximum number of labels per row that the trees propose
-    n_trees, max_leaf, leaf_labels, C, tol, max_steps, normalize, n_jobs, random_state : as in InstanceForest
     """
 
     tail_: Arrays
@@ -74,19 +86,19 @@ class PfastreXML(PfastXML):
     def __init__(
         self,
         *,
-        propensity: PropensityLike | None = None,
-        gamma: Positive = 30.0,
-        alpha: Fraction = 0.8,
-        candidates: Count = 1000,
-        n_trees: Count = 50,
-        max_leaf: Count = 10,
-        leaf_labels: Count = 10,
-        C: Positive = 1.0,
-        tol: Tolerance = 0.01,
-        max_steps: Count = 10,
-        normalize: bool = True,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        propensity: PropensityModel = None,
+        gamma: Gamma = 30.0,
+        alpha: Alpha = 0.8,
+        candidates: Candidates = 1000,
+        n_trees: Trees = 50,
+        max_leaf: LeafRows = 10,
+        leaf_labels: LeafLabels = 10,
+        C: SeparatorCost = 1.0,
+        tol: SeparatorTolerance = 0.01,
+        max_steps: MaxSteps = 10,
+        normalize: Normalize = True,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         super().__init__(
             propensity=propensity,

@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 import scipy.sparse as sp
 
-from unmissed.errors import InputError
-from unmissed.execution import Work
 from unmissed.models.label_trees.label_clusters import (
     LabelClusters,
     LabelRepresentations,
@@ -15,15 +13,17 @@ from unmissed.models.label_trees.label_clusters import (
     label_representations,
     spherical_kmeans,
 )
-from unmissed.models.label_trees.label_tree import LabelTree
-from unmissed.models.label_trees.node_solver import MAX_COLUMNS
-from unmissed.models.ranges import Count, IntegerRange, NotNegative, Positive, Seed, Tolerance
+from unmissed.models.label_trees.label_tree import Beam, LabelTree, LeafSize, Trees, TreeWeighting
+from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps
+from unmissed.models.parameters import Cost, Help, Jobs, Normalize, PropensityModel, Prune, RandomSeed, Tolerance
+from unmissed.models.ranges import IntegerRange
 from unmissed.models.training_data import TrainingData, scale_rows
-from unmissed.propensity import PropensityLike
-from unmissed.propensity.weighting import WeightingName
 
-LabelSpace = Literal["rows", "labels", "both"]
-_SPACES = ("rows", "labels", "both")
+LabelSpace = Annotated[
+    Literal["rows", "labels", "both"],
+    Help("what a label is represented by: rows (sum of its rows), labels (sum of their label vectors) or both"),
+]
+Branching = Annotated[int, IntegerRange(2, MAX_COLUMNS), Help("maximum number of children of a node")]
 
 
 class Bonsai(LabelTree):
@@ -31,32 +31,25 @@ class Bonsai(LabelTree):
 
     Spherical k-means splits a node's labels until a part has at most `max_leaf`. k is chosen such that leaves are half
     full on average, at most `branching`. Nodes and scores are those of Parabel.
-
-    Parameters
-    ----------
-    label_space : what a label is represented by: rows (sum of its rows), labels (sum of their label vectors) or both
-    branching : maximum number of children of a node, up to 112
-    n_trees, max_leaf, beam, weighting, propensity : as in LabelTree
-    C, tol, prune, max_sweeps, normalize, n_jobs, random_state : as in LabelTree
     """
 
     def __init__(
         self,
         *,
-        n_trees: Count = 3,
+        n_trees: Trees = 3,
         label_space: LabelSpace = "rows",
-        branching: Annotated[int, IntegerRange(2, MAX_COLUMNS)] = 100,
-        max_leaf: Annotated[int, IntegerRange(1, MAX_COLUMNS)] = 100,
-        beam: Count = 10,
-        weighting: WeightingName = "none",
-        propensity: PropensityLike | None = None,
-        C: Positive = 1.0,
+        branching: Branching = 100,
+        max_leaf: LeafSize = 100,
+        beam: Beam = 10,
+        weighting: TreeWeighting = "none",
+        propensity: PropensityModel = None,
+        C: Cost = 1.0,
         tol: Tolerance = 0.01,
-        prune: NotNegative = 0.01,
-        max_sweeps: Count = 100,
-        normalize: bool = True,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        prune: Prune = 0.01,
+        max_sweeps: MaxSweeps = 100,
+        normalize: Normalize = True,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         super().__init__(
             n_trees=n_trees,
@@ -75,11 +68,6 @@ class Bonsai(LabelTree):
         self.label_space = label_space
         self.branching = branching
 
-    def _fit(self, rows: TrainingData, work: Work) -> None:
-        if self.label_space not in _SPACES:
-            raise InputError(f"label_space must be one of {', '.join(_SPACES)}; got {self.label_space!r}")
-        super()._fit(rows, work)
-
     def representations(self, rows: TrainingData) -> LabelRepresentations:
         """Return the L2-normalized sum of each label's rows, of their label vectors, or of both."""
         spaces = {"rows": rows.features, "labels": rows.Y}
@@ -92,4 +80,4 @@ class Bonsai(LabelTree):
     def cluster(self, representations: LabelRepresentations, n_labels: int, tree: int) -> LabelClusters:
         """Split the labels recursively by spherical k-means."""
         split = spherical_kmeans(representations, self.branching, self.max_leaf)
-        return grow(n_labels, self.max_leaf, split, [self.random_state, tree])
+        return grow(n_labels, self.max_leaf, split, [self._seed, tree])

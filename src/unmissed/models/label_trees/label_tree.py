@@ -17,18 +17,39 @@ from unmissed.models.base import Certificate, Model
 from unmissed.models.label_trees.beam_search import search
 from unmissed.models.label_trees.label_clusters import LabelClusters, LabelRepresentations
 from unmissed.models.label_trees.node_kernels import list_positives, list_rows
-from unmissed.models.label_trees.node_solver import MAX_COLUMNS, NodeRows, NodeSolver, NodeWeights
+from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps, NodeRows, NodeSolver, NodeWeights
 from unmissed.models.label_trees.tree_drawing import describe, draw
 from unmissed.models.label_trees.tree_file import SearchTree, clusters_piece, nodes_arrays, open_clusters, tree_piece
-from unmissed.models.ranges import Count, IntegerRange, NotNegative, Positive, Seed, Tolerance
+from unmissed.models.parameters import (
+    WEIGHTING,
+    Cost,
+    Group,
+    Help,
+    Jobs,
+    Normalize,
+    PropensityModel,
+    Prune,
+    RandomSeed,
+    Tolerance,
+    Weighting,
+)
+from unmissed.models.ranges import IntegerRange
 from unmissed.models.training_data import TrainingData
 from unmissed.numerics.workspace import borrowed_zeros, workspace, zeroed_workspace
-from unmissed.propensity import PropensityLike, as_propensity, costs
-from unmissed.propensity.weighting import WeightingName
+from unmissed.propensity import as_propensity, costs
 from unmissed.ranking import Ranking
 
 _TASKS_PER_TREE = 48  # approximate; an interrupted training resumes after the last finished task
 _ROW_COST = 16  # fixed cost of a row of a node, in columns
+
+Trees = Annotated[int, IntegerRange(1), Help("number of trees, each with another random initialization")]
+LeafSize = Annotated[int, IntegerRange(1, MAX_COLUMNS), Help("maximum number of labels of a leaf")]
+Beam = Annotated[
+    int, IntegerRange(1), Help("beam width: nodes per level and tree that the search expands"), Group.PREDICT
+]
+TreeWeighting = Annotated[
+    Weighting, Help(f"{WEIGHTING}. Above the leaves a row has the highest cost among its labels below the child")
+]
 
 
 def tree_key(tree: int) -> str:
@@ -175,23 +196,6 @@ class LabelTree(Model):
     label below the node. A child or label with score s has the probability exp(-max(0, 1 - s)^2) given its node.
     Probabilities multiply along a path. A label's score is its mean probability over the trees; labels that the beam
     search does not reach count as 0. Weights are quantized to int16, with one scale per classifier.
-
-    Parameters
-    ----------
-    n_trees : number of trees, each with another random initialization
-    max_leaf : maximum number of labels of a leaf, up to 112
-    beam : beam width: nodes per level and tree that the search expands
-    weighting : cost of a positive with propensity p: none (1), surrogate (2/p - 1), tail (1/p - 1), floored-tail or
-        balanced; above the leaves a row has the highest cost among its labels below the child
-    propensity : how p is estimated from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python
-        also a model such as Jain(), one p for all labels, or an array with one per label
-    C : weight of the loss relative to the penalty
-    tol : relative duality gap at which the classifiers of a node have converged
-    prune : weights below this magnitude are set to 0 after training
-    max_sweeps : maximum number of sweeps over a node's rows; a warning names nodes that did not converge
-    normalize : L2-normalize each row, in training and in prediction
-    n_jobs : number of threads, by default one per core; no effect on the result
-    random_state : seed of the clusters and of the order in which rows are visited
     """
 
     unit: ClassVar[str] = "classifiers"
@@ -200,18 +204,18 @@ class LabelTree(Model):
     def __init__(
         self,
         *,
-        n_trees: Count = 3,
-        max_leaf: Annotated[int, IntegerRange(1, MAX_COLUMNS)] = 100,
-        beam: Count = 10,
-        weighting: WeightingName = "none",
-        propensity: PropensityLike | None = None,
-        C: Positive = 1.0,
+        n_trees: Trees = 3,
+        max_leaf: LeafSize = 100,
+        beam: Beam = 10,
+        weighting: TreeWeighting = "none",
+        propensity: PropensityModel = None,
+        C: Cost = 1.0,
         tol: Tolerance = 0.05,
-        prune: NotNegative = 0.1,
-        max_sweeps: Count = 100,
-        normalize: bool = True,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        prune: Prune = 0.1,
+        max_sweeps: MaxSweeps = 100,
+        normalize: Normalize = True,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.n_trees = n_trees
         self.max_leaf = max_leaf
@@ -235,7 +239,7 @@ class LabelTree(Model):
         """Return the clusters of all labels for one tree."""
 
     def _fit(self, rows: TrainingData, work: Work) -> None:
-        solver = NodeSolver(self.tol, self.prune, self.max_sweeps, self.random_state)
+        solver = NodeSolver(self.tol, self.prune, self.max_sweeps, self._seed)
         positive_costs, negative_cost = self._costs(rows)
         unfinished = [tree for tree in range(self.n_trees) if work.pieces.get(tree_key(tree)) is None]
         clusters = self._clusters(rows, work, unfinished)

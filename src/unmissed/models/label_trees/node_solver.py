@@ -14,7 +14,7 @@ float64, the bias is optimized, and the gap is certified by a bound that include
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ from unmissed.models.label_trees.node_certificate import best_bias, float64_scor
 from unmissed.models.label_trees.node_kernels import dual_objective, quantize_weights, sweep
 from unmissed.models.linear.certificate import Dual, relative_gap, upper_bound
 from unmissed.models.linear.design import Design, half_inverse, lay_out
-from unmissed.models.ranges import Count, NotNegative, Seed, Tolerance, check_ranges
+from unmissed.models.parameters import Help, Prune, Seed, Tolerance, check_parameters
+from unmissed.models.ranges import IntegerRange
 from unmissed.numerics.workspace import workspace
 
 MAX_COLUMNS = 112  # classifiers of a node; more lanes gain nothing
@@ -31,6 +32,11 @@ LANE_MULTIPLE = 16  # of the number of lanes, so that few variants are compiled
 _NEWTON_STEPS = 8  # for the bias
 _GAIN_PER_GAP = 0.5  # a sweep gains about half of the remaining duality gap
 
+MaxSweeps = Annotated[
+    int,
+    IntegerRange(1),
+    Help("maximum number of sweeps over a node's rows; a warning names classifiers that did not converge"),
+]
 Doubles = npt.NDArray[np.float64]
 
 
@@ -83,12 +89,12 @@ class NodeSolver:
     """
 
     tol: Tolerance = 0.05
-    prune: NotNegative = 0.1
-    max_sweeps: Count = 100
+    prune: Prune = 0.1
+    max_sweeps: MaxSweeps = 100
     random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_ranges(self, type(self))
+        check_parameters(self)
 
     def lay_out(self, X: Any, rows: npt.NDArray[np.int64], seed: int) -> tuple[Design, npt.NDArray[np.int64]]:
         """Return the given rows of X (ascending) in random order, and the row index of each."""

@@ -21,11 +21,6 @@ class Parabel(LabelTree):
 
     A label is represented by the L2-normalized sum of the rows that have it. Balanced spherical 2-means halves the
     labels until a leaf has at most `max_leaf`. Each node is trained on the rows that have a label below it.
-
-    Parameters
-    ----------
-    n_trees, max_leaf, beam, weighting, propensity : as in LabelTree
-    C, tol, prune, max_sweeps, normalize, n_jobs, random_state : as in LabelTree
     """
 
     @classmethod
@@ -40,4 +35,4 @@ class Parabel(LabelTree):
 
     def cluster(self, representations: LabelRepresentations, n_labels: int, tree: int) -> LabelClusters:
         """Split the labels recursively by balanced spherical 2-means."""
-        return grow(n_labels, self.max_leaf, balanced_2means(representations), [self.random_state, tree])
+        return grow(n_labels, self.max_leaf, balanced_2means(representations), [self._seed, tree])

@@ -14,7 +14,7 @@ from unmissed.models.linear.design import Design, LabelBlock, RowIndices, lay_ou
 from unmissed.models.linear.duplicate_labels import DuplicateLabels, seed_of
 from unmissed.models.linear.shard import Shard
 from unmissed.models.linear.shard_builder import ShardBuilder
-from unmissed.models.ranges import Count, NotNegative, Seed, Tolerance, check_flag, check_ranges
+from unmissed.models.parameters import L1, FitBias, MaxRounds, Prune, Seed, Tolerance, check_parameters
 from unmissed.numerics.workspace import workspace
 
 Solved = tuple[RowIndices, npt.NDArray[Any], float, float, float, int]
@@ -29,16 +29,15 @@ class SparseSolver(ABC):
     adds a bias b, the weight of a constant feature 1. Weights below `prune` in absolute value become 0 after training.
     """
 
-    l1: NotNegative = 0.1
+    l1: L1 = 0.1
     tol: Tolerance = 1e-3
-    prune: NotNegative = 0.0
-    fit_bias: bool = True
-    max_rounds: Count = 200
+    prune: Prune = 0.0
+    fit_bias: FitBias = True
+    max_rounds: MaxRounds = 200
     random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_ranges(self, type(self))
-        check_flag("fit_bias", self.fit_bias)
+        check_parameters(self)
 
     @abstractmethod
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> LabelByLabel:

@@ -21,6 +21,7 @@ from unmissed.models.linear.ranking import exact_scores
 from unmissed.models.linear.ranking.ranker import Ranker
 from unmissed.models.linear.ranking.rescoring import WeightsByLabel
 from unmissed.models.linear.shard import Shard, hide_untrained
+from unmissed.models.parameters import with_predict_params
 from unmissed.models.training_data import check_k
 from unmissed.models.untrained import Counts, drop_untrained, untrained_mask
 from unmissed.ranking import Ranking
@@ -137,7 +138,7 @@ class LinearModel(Model):
             raise InputError(f"{pieces.path}: damaged: a piece has weights of a label that it does not have") from error
 
     def rank(
-        self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100
+        self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100, **params: Any
     ) -> Ranking:
         """Return the k highest-scoring labels of each row with their scores, padded with -1.
 
@@ -150,10 +151,13 @@ class LinearModel(Model):
         candidates : a model, such as a label tree, or a ranking: only the labels that it proposes are scored, exactly;
             None scores all labels. The first call copies the weights to label-major order
         n_candidates : labels per row that a candidate model proposes
+        params : as in `Model.rank`
         """
         if candidates is None:
-            return super().rank(X, k)
+            return super().rank(X, k, **params)
         self._check_fitted()
+        if params:
+            return with_predict_params(self, params).rank(X, k, candidates=candidates, n_candidates=n_candidates)
         rows = self._checked(X)
         k = check_k(k, rows.shape[0], self.n_labels_)
         proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates

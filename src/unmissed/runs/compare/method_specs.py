@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from unmissed.errors import InputError
 from unmissed.models.base import Model
@@ -88,14 +87,9 @@ def _weightings(method: str) -> Iterator[str | None]:
     if own is None or own.default == WITHOUT:
         yield None
         return
-    for name in _words(own.annotation):
+    for name in own.choices:
         if name != WITHOUT and not (name in WEIGHTINGS and costs(name, [0.5], [1]).counter.any()):
             yield name
-
-
-def _words(annotation: Any) -> list[str]:
-    """Return the strings that a `Literal` annotation, or a union of them, allows."""
-    return [word for one in get_args(annotation) for word in ([one] if isinstance(one, str) else _words(one))]
 
 
 def _split(words: Iterable[str]) -> list[str]:
@@ -119,15 +113,8 @@ def _read(word: str) -> MethodSpec:
             raise InputError(f"{word}: expected METHOD:NAME=VALUE,NAME=VALUE, found {pair!r}")
         if name not in known:
             raise InputError(f"{method} has no parameter {name!r}; its parameters are {', '.join(known) or 'none'}")
-        params[name] = value if known[name].is_propensity else _value(value)
-        if not known[name].is_propensity and not known[name].takes(params[name]):
-            raise InputError(f"{word}: {value!r} is not a valid value of {name}")
+        try:
+            params[name] = known[name].parse(value)
+        except InputError as error:
+            raise InputError(f"{word}: {error}") from error
     return MethodSpec(method, params)
-
-
-def _value(word: str) -> Any:
-    """Parse a Python literal, or true or false; anything else is a string."""
-    try:
-        return ast.literal_eval(word.capitalize() if word in ("true", "false") else word)
-    except (ValueError, SyntaxError):
-        return word

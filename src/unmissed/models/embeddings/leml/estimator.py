@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Threads, Work
 from unmissed.matrices import canonical_csr
 from unmissed.models.base import Explanation, Model
-from unmissed.models.embeddings.leml.entries import LOSSES
 from unmissed.models.embeddings.leml.solver import (
     AlternationState,
     HalfSteps,
@@ -25,9 +24,10 @@ from unmissed.models.embeddings.leml.solver import (
 from unmissed.models.embeddings.products import Floats, append_constant, sparse_product
 from unmissed.models.embeddings.search import each_tile, largest_products
 from unmissed.models.frames import one_of
-from unmissed.models.ranges import Count, Positive, Seed
+from unmissed.models.parameters import FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
+from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
-from unmissed.propensity import PropensityLike, as_propensity
+from unmissed.propensity import as_propensity
 from unmissed.ranking import Ranking
 
 _FACTORS = "factors"
@@ -38,6 +38,26 @@ _LAYOUT = {
     "objectives": (np.float64, 1),
 }
 _STATE_LAYOUT = {name: _LAYOUT[name] for name in ("features", "labels", "objectives")}
+
+EntryLoss = Annotated[
+    Literal["squared", "logistic", "squared-hinge"], Help("loss of an entry of Y: squared, logistic or squared-hinge")
+]
+Rank = Annotated[int, IntegerRange(1), Help("rank of the model, the dimension of the embeddings")]
+Penalty = Annotated[float, NumberRange(0, above=True), Help("regularization strength lambda of |W|^2 and |H|^2")]
+EntryWeighting = Annotated[
+    Literal["none", "unbiased"],
+    Help(
+        "none, or unbiased for the unbiased loss of Theorem 1, which is squared loss with targets 1/p for positives; "
+        "it cannot be combined with a mask"
+    ),
+]
+ConstantFeature = Annotated[FitBias, Help("append the constant feature 1, regularized like the others")]
+MaxAlternations = Annotated[int, IntegerRange(1), Help("maximum number of alternations")]
+Decrease = Annotated[
+    float,
+    NumberRange(0, above=True),
+    Help("stop when the relative decrease of the objective by an alternation is below tol"),
+]
 
 
 @dataclass(frozen=True)
@@ -93,22 +113,6 @@ class LEML(Model):
     W and H minimize the sum over the observed entries (i, j) of loss(Y_ij, x_i^T W h_j) + penalty/2 (|W|^2 + |H|^2) by
     alternating minimization. The problem is convex in each factor, and no half step increases the objective. Squared is
     (s - y)^2 / 2, logistic log(1 + exp(-z s)), squared-hinge max(0, 1 - z s)^2, with y in {0, 1} and z = 2y - 1.
-
-    Parameters
-    ----------
-    loss : squared, logistic or squared-hinge
-    n_components : rank of the model, the dimension of the embeddings
-    penalty : regularization strength lambda of |W|^2 and |H|^2
-    weighting : none, or unbiased for the unbiased loss of Theorem 1, which is squared loss with targets 1/p for
-        positives; it cannot be combined with a mask
-    propensity : model of the propensities p: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
-        model such as Jain(), one p for all labels, or an array with one per label
-    fit_bias : append the constant feature 1, regularized like the others
-    max_alternations : maximum number of alternations
-    tol : stop when the relative decrease of the objective by an alternation is below tol
-    normalize : L2-normalize rows in training and in prediction
-    n_jobs : number of threads; all cores by default
-    random_state : seed of the initial label factor
     """
 
     unit = "alternations"
@@ -121,17 +125,17 @@ class LEML(Model):
     def __init__(
         self,
         *,
-        loss: Literal["squared", "logistic", "squared-hinge"] = "squared",
-        n_components: Count = 100,
-        penalty: Positive = 1.0,
-        weighting: Literal["none", "unbiased"] = "none",
-        propensity: PropensityLike | None = None,
-        fit_bias: bool = True,
-        max_alternations: Count = 10,
-        tol: Positive = 1e-3,
-        normalize: bool = True,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        loss: EntryLoss = "squared",
+        n_components: Rank = 100,
+        penalty: Penalty = 1.0,
+        weighting: EntryWeighting = "none",
+        propensity: PropensityModel = None,
+        fit_bias: ConstantFeature = True,
+        max_alternations: MaxAlternations = 10,
+        tol: Decrease = 1e-3,
+        normalize: Normalize = True,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.loss = loss
         self.n_components = n_components
@@ -200,10 +204,6 @@ class LEML(Model):
 
     def _check(self) -> None:
         """Raise InputError for invalid combinations of parameters."""
-        if self.loss not in LOSSES:
-            raise InputError(f"unknown loss {self.loss!r}; known: {', '.join(LOSSES)}")
-        if self.weighting not in ("none", "unbiased"):
-            raise InputError(f"unknown weighting {self.weighting!r}; known: none, unbiased")
         if self.weighting == "unbiased" and self.loss != "squared":
             raise InputError(
                 f"weighting='unbiased' needs the squared loss: with {self.loss} the half steps are not convex"
@@ -222,7 +222,7 @@ class LEML(Model):
         return LEMLProblem(
             rows,
             settings | {"observed": observed, "inverse_propensities": inverse},
-            self.random_state,
+            self._seed,
             self.n_components,
             self.fit_bias,
             self.n_jobs,

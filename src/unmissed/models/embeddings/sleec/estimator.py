@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,31 @@ from unmissed.models.embeddings.products import Floats, sparse_product
 from unmissed.models.embeddings.search import Search, make_search, normalize_rows
 from unmissed.models.embeddings.sleec.kernels import count_votes
 from unmissed.models.embeddings.sleec.solver import ClusterSolver
-from unmissed.models.ranges import Count, NotNegative, Positive, Seed
+from unmissed.models.parameters import Group, Help, Jobs, Normalize, RandomSeed
+from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
 
 _LABELS = "row-labels"
 _BATCH = 2**14  # Rows per batch of prediction.
 _VOTERS = 512  # Rows per thread and chunk when votes are counted.
+
+Dimension = Annotated[int, IntegerRange(1), Help("dimension of the embeddings")]
+Learners = Annotated[int, IntegerRange(1), Help("number of learners in the ensemble, each with its own clustering")]
+ClusterSize = Annotated[int, IntegerRange(1), Help("approximate number of rows per cluster")]
+LabelNeighbors = Annotated[
+    int, IntegerRange(1), Help("number of nearest neighbors in label space that the embeddings preserve")
+]
+Votes = Annotated[
+    int, IntegerRange(1), Help("number of nearest training rows per learner in prediction"), Group.PREDICT
+]
+Penalty = Annotated[float, NumberRange(0, above=True), Help("regularization strength lambda of |V|^2")]
+Sparsity = Annotated[float, NumberRange(0), Help("regularization strength mu of |X V|_1")]
+MaxProjections = Annotated[int, IntegerRange(1), Help("maximum number of steps of singular value projection")]
+SearchKind = Annotated[
+    Literal["exact", "hnsw"],
+    Help("nearest neighbor search: exact, or hnsw for approximate search with faiss (extra `neighbors`)"),
+]
 
 
 def _clusters_key(learner: int) -> str:
@@ -139,44 +157,28 @@ class SLEEC(Model):
     of label vectors, z_i . z_j = y_i . y_j / |y_i| |y_j|, for pairs of nearest neighbors in label space. The regressor
     V minimizes |Z - X V|^2 + penalty |V|^2 + sparsity |X V|_1. The score of a label is the fraction of nearest training
     rows that have it, by cosine similarity of V^T x within the cluster of the row, over all learners.
-
-    Parameters
-    ----------
-    n_components : dimension of the embeddings
-    n_learners : number of learners in the ensemble, each with its own clustering
-    cluster_size : approximate number of rows per cluster
-    neighbors : number of nearest neighbors in label space that the embeddings preserve
-    votes : number of nearest training rows per learner in prediction
-    penalty : regularization strength lambda of |V|^2
-    sparsity : regularization strength mu of |X V|_1
-    projections : maximum number of steps of singular value projection
-    search : nearest neighbor search: exact, or hnsw for approximate search with faiss (extra `neighbors`)
-    normalize : L2-normalize rows in training and in prediction
-    n_jobs : number of threads; all cores by default
-    random_state : seed of clusterings and embeddings
     """
 
     unit = "rows"
-    no_effect = ("n_jobs",)
 
     learners_: list[Learner]
     row_labels_: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
-    def __init__(
+    def __init__(  # nine parameters of its own, one or two per stage: clusters, embeddings, regressors, votes
         self,
         *,
-        n_components: Count = 100,
-        n_learners: Count = 5,
-        cluster_size: Count = 6000,
-        neighbors: Count = 100,
-        votes: Count = 25,
-        penalty: Positive = 1.0,
-        sparsity: NotNegative = 1e-3,
-        projections: Count = 20,
-        search: Literal["exact", "hnsw"] = "exact",
-        normalize: bool = True,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        n_components: Dimension = 100,
+        n_learners: Learners = 5,
+        cluster_size: ClusterSize = 6000,
+        neighbors: LabelNeighbors = 100,
+        votes: Votes = 25,
+        penalty: Penalty = 1.0,
+        sparsity: Sparsity = 1e-3,
+        projections: MaxProjections = 20,
+        search: SearchKind = "exact",
+        normalize: Normalize = True,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.n_components = n_components
         self.n_learners = n_learners
@@ -192,7 +194,7 @@ class SLEEC(Model):
         self.random_state = random_state
 
     def _fit(self, rows: TrainingData, work: Work) -> None:
-        shared = SLEECState(rows, self._solver(), self.cluster_size, self.random_state)
+        shared = SLEECState(rows, self._solver(), self.cluster_size, self._seed)
         work.plan(self.n_learners * rows.n_samples)
         labels = {"starts": rows.Y.indptr.astype(np.int64), "labels": rows.Y.indices.astype(np.int32)}
         work.pieces.put(Piece(_LABELS, labels))
@@ -206,7 +208,7 @@ class SLEEC(Model):
             for cluster, size in enumerate(np.bincount(clusters))
         ]
         tasks.sort(key=lambda task: -task.size)  # largest first, for load balance
-        work.run(tasks, SLEECState(rows, shared.solver, self.cluster_size, self.random_state, of_row))
+        work.run(tasks, SLEECState(rows, shared.solver, self.cluster_size, self._seed, of_row))
 
     def _solver(self) -> ClusterSolver:
         make_search(self.search, np.zeros((1, 1), np.float32))  # raises an error before training

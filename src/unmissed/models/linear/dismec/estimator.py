@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,35 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
-from unmissed.models.linear.dismec.solver import SquaredHinge
+from unmissed.models.linear.dismec.solver import FreeBias, SquaredHinge
 from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
-from unmissed.models.ranges import BlockSize, Count, NotNegative, Positive, Seed, Tolerance
+from unmissed.models.parameters import (
+    WEIGHTING,
+    BlockSize,
+    Cost,
+    Help,
+    Jobs,
+    MaxRounds,
+    Normalize,
+    PropensityModel,
+    Prune,
+    RandomSeed,
+    Tolerance,
+)
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Costs, PropensityLike, WeightingName, as_propensity, costs
+from unmissed.propensity import Costs, WeightingName, as_propensity, costs
 from unmissed.propensity.weighting import CONVEX
 
 _CHOICE = "choice/weighting"
 CANDIDATES = CONVEX[1:]  # the baseline is "none"
+AutoWeighting = Annotated[
+    WeightingName | Literal["auto"],
+    Help(
+        f"{WEIGHTING}. The paper's tables use tail; auto keeps none unless another weighting is likely to "
+        "raise held-out PSP@5 without a significant drop in P@1"
+    ),
+]
 
 
 class DiSMEC(OneVsRest):
@@ -29,18 +48,6 @@ class DiSMEC(OneVsRest):
 
     Each label minimizes 1/2 |w|^2 + 1/2 b^2 + C sum_i max(0, 1 - z_i (w.x_i + b))^2, LIBLINEAR's objective, to a
     relative duality gap of `tol`.
-
-    Parameters
-    ----------
-    C : weight of the loss relative to the penalty
-    tol : relative duality gap at which a label counts as solved
-    prune : weights with a smaller absolute value become 0 after training
-    normalize : scale each row to unit L2 norm, in training and in prediction, as in the paper
-    fit_bias : true for a bias that is penalized like the weights, free for an unpenalized one, false for none
-    max_rounds : rounds per label; a label that is not solved by then is named in a warning
-    block_size : labels per piece, the unit of work and of file; it does not change the ranking
-    n_jobs : threads; all cores by default
-    random_state : seed of the order in which rows are visited
     """
 
     fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01}
@@ -49,15 +56,15 @@ class DiSMEC(OneVsRest):
     def __init__(
         self,
         *,
-        C: Positive = 1.0,
+        C: Cost = 1.0,
         tol: Tolerance = 1e-3,
-        prune: NotNegative = 0.01,
-        normalize: bool = True,
-        fit_bias: bool | Literal["free"] = True,
-        max_rounds: Count = 50,
+        prune: Prune = 0.01,
+        normalize: Normalize = True,
+        fit_bias: FreeBias = True,
+        max_rounds: MaxRounds = 50,
         block_size: BlockSize = 256,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.C = C
         self.tol = tol
@@ -78,7 +85,7 @@ class DiSMEC(OneVsRest):
             cls().fit(X[:, :n_features], Y[:, :1])
 
     def _solver(self) -> SquaredHinge:
-        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
+        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self._seed)
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         ones = np.ones(len(label_counts))
@@ -97,35 +104,24 @@ class PWDiSMEC(DiSMEC):
     """PW-DiSMEC: DiSMEC that weights observed positives by inverse propensity.
 
     The less likely a label is to be observed, the more its observed positives cost.
-
-    Parameters
-    ----------
-    weighting : cost of a positive of propensity p: tail (1/p - 1, the paper's tables), surrogate (2/p - 1, the convex
-        bound of the unbiased loss), floored-tail (tail, but at least 1), balanced or none; negatives cost 1.
-        auto keeps none unless another weighting is likely to raise held-out PSP@5 without a significant drop in P@1
-    propensity : estimate of p from label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python
-        also a model such as Jain(), one p for all labels, or an array with one p per label
-    C, tol, prune, normalize, fit_bias, max_rounds, block_size, n_jobs, random_state : as in DiSMEC
     """
 
     baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none"}
-    weighting_: WeightingName
-    choice_: dict[str, Any] | None
 
     def __init__(
         self,
         *,
-        weighting: WeightingName | Literal["auto"] = "tail",
-        propensity: PropensityLike | None = None,
-        C: Positive = 1.0,
+        weighting: AutoWeighting = "tail",
+        propensity: PropensityModel = None,
+        C: Cost = 1.0,
         tol: Tolerance = 1e-3,
-        prune: NotNegative = 0.01,
-        normalize: bool = True,
-        fit_bias: bool | Literal["free"] = True,
-        max_rounds: Count = 50,
+        prune: Prune = 0.01,
+        normalize: Normalize = True,
+        fit_bias: FreeBias = True,
+        max_rounds: MaxRounds = 50,
         block_size: BlockSize = 256,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         super().__init__(
             C=C,
@@ -211,7 +207,7 @@ class WeightingTask:
         from unmissed.models.model_selection import Sampling, choose
 
         model = shared.model
-        sampling = Sampling(seed=int(model.random_state))
+        sampling = Sampling(seed=model._seed)
         found = choose(model, shared.rows, {"weighting": CANDIDATES}, sampling=sampling, progress=shared.progress)
         return Piece(self.key, metadata=found.to_json())
 

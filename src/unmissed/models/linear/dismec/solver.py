@@ -16,7 +16,7 @@ Labels that are not done after two rounds wait until the block has enough of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy.typing as npt
 
@@ -29,7 +29,12 @@ from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.models.linear.duplicate_labels import DuplicateLabels, seed_of
 from unmissed.models.linear.shard import Shard
 from unmissed.models.linear.shard_builder import ShardBuilder
-from unmissed.models.ranges import Count, NotNegative, Seed, Tolerance, check_bias, check_ranges
+from unmissed.models.parameters import Help, MaxRounds, Prune, Seed, Tolerance, check_parameters
+
+FreeBias = Annotated[
+    bool | Literal["free"],
+    Help("true for a bias that is penalized like the weights, free for an unpenalized one, false for none"),
+]
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,13 @@ class SquaredHinge:
     """
 
     tol: Tolerance = 1e-3
-    prune: NotNegative = 0.01
-    fit_bias: bool | str = True
-    max_rounds: Count = 50
+    prune: Prune = 0.01
+    fit_bias: FreeBias = True
+    max_rounds: MaxRounds = 50
     random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_ranges(self, type(self))
-        check_bias(self.fit_bias)
+        check_parameters(self)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
         """Prepare X (canonical float32 CSR), or a sorted subset of its rows, for all blocks of labels."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,19 @@ from unmissed.models.linear.pd_sparse.solver import (
     label_blocks,
 )
 from unmissed.models.linear.shard import Shard
-from unmissed.models.ranges import BlockSize, Count, NotNegative, Positive, Seed, Tolerance, check_flag
+from unmissed.models.parameters import (
+    L1,
+    BlockSize,
+    Cost,
+    FitBias,
+    Help,
+    Jobs,
+    Normalize,
+    Prune,
+    RandomSeed,
+    Tolerance,
+)
+from unmissed.models.ranges import IntegerRange
 from unmissed.models.training_data import TrainingData
 
 _CERTIFICATE = "joint"
@@ -33,6 +45,18 @@ _STATE_INTERVAL = 10  # epochs between two saved states, from which training can
 _STATE = {"starts": (np.int64, 1), "labels": (np.int32, 1), "alpha": (np.float64, 1)}
 _BEST = {"best_starts": (np.int64, 1), "best_labels": (np.int32, 1), "best_weights": (np.float32, 1)}
 _TOTAL = {"total_starts": (np.int64, 1), "total_labels": (np.int32, 1), "total_weights": (np.float64, 1)}
+
+MaxEpochs = Annotated[
+    int, IntegerRange(1), Help("maximum number of passes over the rows; a warning is given if `tol` is not reached")
+]
+Early = Annotated[
+    bool,
+    Help(
+        "hold out a tenth of the rows and keep the weights of highest precision on them, either those of an epoch or "
+        "their mean over all epochs so far. There is no certificate then. It ranks better than the optimum; C=100 and "
+        "l1=1 work best"
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -91,22 +115,6 @@ class PDSparse(LinearModel):
     s_n - s_p), s = W x_i, by dual coordinate ascent over rows and the negatives that violate their margins, to a
     relative duality gap of `tol`. Rows without labels are ignored. The problem does not decompose by label, so that new
     labels require a new training.
-
-    Parameters
-    ----------
-    l1 : the l1 penalty; larger values give fewer weights
-    C : weight of the loss relative to the penalties
-    tol : relative duality gap at which training ends
-    max_epochs : maximum number of passes over the rows; a warning is given if `tol` is not reached
-    early_stopping : hold out a tenth of the rows and keep the weights of highest precision on them, either those of an
-        epoch or their mean over all epochs so far. There is no certificate then. It ranks better than the optimum;
-        C=100 and l1=1 work best
-    prune : weights below this absolute value become 0 after training
-    normalize : L2-normalize rows, in training and in prediction
-    fit_bias : fit a bias per label, penalized like a weight
-    block_size : labels per file; it does not change the ranking
-    n_jobs : number of threads; all cores by default
-    random_state : seed of the order of rows
     """
 
     unit: ClassVar[str] = "epochs"
@@ -119,17 +127,17 @@ class PDSparse(LinearModel):
     def __init__(
         self,
         *,
-        l1: NotNegative = 0.3,
-        C: Positive = 10.0,
+        l1: L1 = 0.3,
+        C: Cost = 10.0,
         tol: Tolerance = 1e-2,
-        max_epochs: Count = 200,
-        early_stopping: bool = False,
-        prune: NotNegative = 0.0,
-        normalize: bool = True,
-        fit_bias: bool = False,
+        max_epochs: MaxEpochs = 200,
+        early_stopping: Early = False,
+        prune: Prune = 0.0,
+        normalize: Normalize = True,
+        fit_bias: FitBias = False,
         block_size: BlockSize = 256,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.l1 = l1
         self.C = C
@@ -144,14 +152,13 @@ class PDSparse(LinearModel):
         self.random_state = random_state
 
     def _fit(self, rows: TrainingData, work: Work) -> None:
-        solver = JointHinge(self.l1, self.C, self.tol, self.fit_bias, self.random_state)
-        check_flag("early_stopping", self.early_stopping)
+        solver = JointHinge(self.l1, self.C, self.tol, self.fit_bias, self._seed)
         if work.pieces.get(_CERTIFICATE) is not None:
             return
         work.plan(int(self.max_epochs))
         X, Y, held_out = rows.features, rows.Y, None
         if self.early_stopping:
-            order = np.random.default_rng(int(self.random_state)).permutation(rows.n_samples)
+            order = np.random.default_rng(self._seed).permutation(rows.n_samples)
             held_out_rows, training_rows = (
                 np.sort(order[: rows.n_samples // 10]),
                 np.sort(order[rows.n_samples // 10 :]),

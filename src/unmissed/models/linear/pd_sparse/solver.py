@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from unmissed.execution import Threads
 from unmissed.models.linear.pd_sparse import kernels
-from unmissed.models.ranges import NotNegative, Positive, Seed, Tolerance, check_flag, check_ranges
+from unmissed.models.parameters import L1, Cost, FitBias, Seed, Tolerance, check_parameters
 
 _MAX_LOAD = 0.7  # maximum load factor of the hash table of v
 _ROWS_PER_TASK = 256  # rows per scoring task
@@ -39,15 +39,14 @@ class JointHinge:
     `fit_bias` adds a constant feature 1, penalized like the others.
     """
 
-    l1: NotNegative = 0.3
-    C: Positive = 10.0
+    l1: L1 = 0.3
+    C: Cost = 10.0
     tol: Tolerance = 1e-2
-    fit_bias: bool = False
+    fit_bias: FitBias = False
     random_state: Seed = 0
 
     def __post_init__(self) -> None:
-        check_ranges(self, type(self))
-        check_flag("fit_bias", self.fit_bias)
+        check_parameters(self)
 
 
 class DualTable:

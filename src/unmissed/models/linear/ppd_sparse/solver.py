@@ -7,32 +7,28 @@ with the squared hinge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.errors import InputError
 from unmissed.models.linear.design import RowIndices
 from unmissed.models.linear.label_by_label import LabelByLabel, Solved, SparseSolver
 from unmissed.models.linear.ppd_sparse.hinge_label import solve_hinge_label
-from unmissed.models.ranges import Count, NotNegative
+from unmissed.models.parameters import Help, MaxRounds, Prune
 
-LOSSES = ("squared-hinge", "hinge")
+HingeLoss = Annotated[
+    Literal["squared-hinge", "hinge"], Help("squared-hinge, or hinge as in the paper (use C of about 1 then)")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparseHinge(SparseSolver):
     """Solves label blocks with `loss` "hinge" or "squared-hinge"; the bias has the l2 but not the l1 penalty."""
 
-    loss: str = "hinge"
-    prune: NotNegative = 0.01
-    max_rounds: Count = 100
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}; got {self.loss!r}")
+    loss: HingeLoss = "hinge"
+    prune: Prune = 0.01
+    max_rounds: MaxRounds = 100
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSparseHinge:
         """Copy X (CSR, float32, canonical), or some of its rows (ascending), to the layout that all blocks use."""

@@ -7,10 +7,21 @@ import numpy.typing as npt
 
 from unmissed.execution import Work
 from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
-from unmissed.models.linear.proxml.solver import L1SquaredHinge
-from unmissed.models.ranges import BlockSize, Count, NotNegative, Positive, Seed, Tolerance
+from unmissed.models.linear.proxml.solver import L1SquaredHinge, PositiveL1
+from unmissed.models.parameters import (
+    BlockSize,
+    FitBias,
+    Jobs,
+    MaxRounds,
+    Normalize,
+    PropensityModel,
+    Prune,
+    RandomSeed,
+    Tolerance,
+    Weighting,
+)
 from unmissed.models.training_data import TrainingData
-from unmissed.propensity import Costs, PropensityLike, WeightingName, as_propensity, costs
+from unmissed.propensity import Costs, as_propensity, costs
 
 
 class ProXML(OneVsRest):
@@ -19,38 +30,22 @@ class ProXML(OneVsRest):
     Each label minimizes l1 |w|_1 + l1 |b| + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 to a relative duality gap of
     `tol`. The paper derives the l1 penalty from robustness to perturbations of up to `l1` per feature. There all c_i
     are 1; `weighting` derives the costs of positives from propensities.
-
-    Parameters
-    ----------
-    l1 : the l1 penalty; larger values give fewer weights
-    weighting : cost of a positive with propensity p: none (1, the paper's ProXML), tail (1/p - 1), surrogate (2/p - 1)
-        and others as in PWDiSMEC; negatives cost 1
-    propensity : model of p given label counts: jain (the default), jain:A,B, constant:P or table:FILE; in Python also a
-        model such as Jain(), one p for all labels, or an array with one per label
-    tol : relative duality gap at which the solver of a label stops
-    prune : weights below this absolute value become 0 after training
-    normalize : L2-normalize rows, in training and in prediction
-    fit_bias : fit a bias per label, penalized like a weight
-    max_rounds : maximum number of working sets per label; labels that do not converge are named in a warning
-    block_size : labels per task and per file; it does not change the ranking
-    n_jobs : number of threads; all cores by default
-    random_state : seed of the order of coordinate descent
     """
 
     def __init__(
         self,
         *,
-        l1: Positive = 1.0,
-        weighting: WeightingName = "none",
-        propensity: PropensityLike | None = None,
+        l1: PositiveL1 = 1.0,
+        weighting: Weighting = "none",
+        propensity: PropensityModel = None,
         tol: Tolerance = 1e-3,
-        prune: NotNegative = 0.0,
-        normalize: bool = True,
-        fit_bias: bool = True,
-        max_rounds: Count = 200,
+        prune: Prune = 0.0,
+        normalize: Normalize = True,
+        fit_bias: FitBias = True,
+        max_rounds: MaxRounds = 200,
         block_size: BlockSize = 256,
-        n_jobs: int | None = None,
-        random_state: Seed = 0,
+        n_jobs: Jobs = None,
+        random_state: RandomSeed = 0,
     ) -> None:
         self.l1 = l1
         self.weighting = weighting
@@ -71,7 +66,7 @@ class ProXML(OneVsRest):
             prune=self.prune,
             fit_bias=self.fit_bias,
             max_rounds=self.max_rounds,
-            random_state=self.random_state,
+            random_state=self._seed,
         )
 
     def _fit_labels(self, rows: TrainingData, work: Work) -> None:
