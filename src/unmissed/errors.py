@@ -11,10 +11,6 @@ class InputError(UnmissedError, ValueError):
     """An invalid file, argument or matrix."""
 
 
-class NotFittedError(UnmissedError, ValueError, AttributeError):
-    """A model was used before `fit`; both ValueError and AttributeError, as in scikit-learn."""
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'fishing'?` with the closest known word, or an empty string."""
     from difflib import get_close_matches  # rarely needed

@@ -171,9 +171,18 @@ def test_scikit_learn_knows_what_it_is_and_sets_parameters_inside_the_propensity
     assert is_classifier(model)
     assert clone(model.set_params(propensity__a=0.6)).propensity == Jain(0.6, 1.5)
     assert model.get_params()["propensity__b"] == 1.5
-    for name in ("nonsense", "propensity__nonsense", "C__a"):
-        with pytest.raises(InputError, match="has no parameter"):
+    for name in ("nonsense", "nonsense__a"):
+        with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
             model.set_params(**{name: 1})
+    with pytest.raises(InputError, match=r"Jain\(a=0.6, b=1.5\) has no parameter 'nonsense'"):
+        model.set_params(propensity__nonsense=1)
+    with pytest.raises(InputError, match="a must be a finite number of at least 0"):
+        model.set_params(propensity__a=-1)
+    with pytest.raises(ValueError, match="Invalid parameter 'propensity'"):
+        DiSMEC().set_params(propensity__a=1)
+    table = PWDiSMEC(propensity=FromTable(np.full(3, 0.5)))
+    assert clone(table).propensity is table.propensity, "immutable"
+    assert list(table.propensity.get_params()) == ["values"]
     assert repr(model) == "PWDiSMEC(n_jobs=1, propensity=Jain(a=0.6, b=1.5))"
     assert repr(Popularity()) == "Popularity()"
 

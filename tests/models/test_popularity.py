@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
-from unmissed.errors import InputError, NotFittedError
+from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.models.popularity import Popularity
 
