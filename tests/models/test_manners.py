@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import exceptions
+from sklearn import config_context, exceptions
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
@@ -270,6 +270,15 @@ def test_weights_go_through_a_pipeline():
     Y = np.array([[1, 0], [0, 1], [0, 1]])
     pipeline.fit(["a cod", "a net", "a net"], Y, model__sample_weight=[3, 1, 1])
     assert pipeline[-1].label_counts_.tolist() == [3, 2]
+
+
+def test_weights_are_routed_as_metadata():
+    weights = np.random.default_rng(0).integers(1, 3, TRAIN.n_samples)
+    with config_context(enable_metadata_routing=True):
+        model = Popularity().set_fit_request(sample_weight=True)
+        search = GridSearchCV(Pipeline([("model", model)]), {}, scoring=scorer("P@1"), cv=2, error_score="raise")
+        search.fit(TRAIN.X, TRAIN.Y.toarray(), sample_weight=weights)
+    assert np.array_equal(search.best_estimator_[-1].label_counts_, TRAIN.Y.T @ weights)
 
 
 def test_a_model_that_is_not_fitted_says_so_in_scikit_learns_way_too():
