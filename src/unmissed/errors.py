@@ -17,10 +17,6 @@ class UnknownNameError(InputError, KeyError):
     __str__ = Exception.__str__  # that of KeyError would quote the message
 
 
-class NotFittedError(UnmissedError, ValueError, AttributeError):
-    """A model was used before `fit`; both ValueError and AttributeError, as in scikit-learn."""
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'fishing'?` with the closest known word, or the first that contains it, or nothing."""
     from difflib import get_close_matches  # rarely needed

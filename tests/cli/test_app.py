@@ -139,19 +139,3 @@ def test_verbs_are_listed_in_the_order_in_which_people_need_them(capsys):
     verbs = ("data", "train", "predict", "evaluate", "inspect", "demo", "study")
     positions = [shown.index(f"│ {verb} ") for verb in verbs]
     assert positions == sorted(positions)
-
-
-def test_unused_parts_of_numpy_are_imported_at_first_access():
-    script = """
-import sys
-from unmissed.cli.starting import defer_unused
-defer_unused()
-import numpy, scipy.sparse
-assert "numpy.f2py.f2py2e" not in sys.modules and "numpy.testing._private" not in sys.modules
-numpy.testing.assert_array_equal(numpy.ma.array([1, 2], mask=[0, 1]).filled(0), [1, 0])
-import numpy.testing as again
-assert again.assert_array_equal is numpy.testing.assert_array_equal
-assert numpy.polynomial.Polynomial([1, 2])(3) == 7
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -76,7 +76,7 @@ def test_a_stored_training_set_serves_as_well_as_a_fresh_one(tmp_path):
 def test_the_given_text_options_are_left_unfitted(tmp_path):
     options = TextFeatures(min_df=1)
     load(write_lines(tmp_path / "a.jsonl", TRAIN), text=options)
-    assert not options.is_fitted
+    assert not hasattr(options, "terms_")
 
 
 def test_fitted_text_features_are_used_as_they_are(tmp_path):

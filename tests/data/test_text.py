@@ -1,19 +1,23 @@
 """TextFeatures: TF-IDF learned on the training text alone."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler
 
 from unmissed.data import TextFeatures
-from unmissed.errors import InputError, NotFittedError
-from unmissed.progress import silent
+from unmissed.data.text import weigh_terms
+from unmissed.errors import InputError
 
 TRAIN = ["the cat sat on the mat", "the dog ate the cat", "a bird ate", "dog dog DOG bird", ""]
 TEST = ["the the unicorn cat", "bird dog", "unicorn"]
@@ -108,35 +112,51 @@ def test_saved_and_loaded_features_transform_bit_for_bit_alike(tmp_path, options
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=4), longest=st.integers(1, 3))
 @example(texts=["İstanbul l'été ﬁne_print 3,5 co-op", "a\u0301a b", "Straße_1 ΟΔΟΣ"], longest=2)
 def test_terms_are_found_and_counted_as_scikit_learn_does(texts, longest):
-    text = TextFeatures(ngrams=(1, longest))
+    text = TextFeatures(ngrams=(1, longest), unicode_normalization="none")
     counter = CountVectorizer(ngram_range=(1, longest), dtype=np.float32)
     try:
         expected = counter.fit_transform([*texts, "known word"])
     except ValueError:
         return
-    text.terms_ = counter.get_feature_names_out().tolist()
-    found = text._count([*texts, "known word"], silent)
-    assert (found != expected).nnz == 0
+    text.set_terms(counter.get_feature_names_out(), np.ones(expected.shape[1], np.float32))
+    found = text.transform([*texts, "known word"])
+    assert (found != weigh_terms(expected, text.idf_)).nnz == 0
+    assert text.fit([*texts, "known word"]).terms_ == counter.get_feature_names_out().tolist()
 
 
-def test_transforming_needs_no_scikit_learn(tmp_path):
-    TextFeatures().fit(TRAIN).save(tmp_path / "text")
-    script = (
-        "import sys\nfrom unmissed.data import TextFeatures\n"
-        f"print(TextFeatures.load({str(tmp_path / 'text')!r}).transform(['cat']).nnz, 'sklearn' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "False"]
-
-
-def test_the_vocabulary_is_made_once():
+def test_a_second_fit_replaces_the_vocabulary():
     text = TextFeatures().fit(TRAIN)
-    text.transform(TEST)
-    known = text._positions
-    text.transform(TEST)
-    assert text._positions is known
-    text.fit(["other words"])
-    assert sorted(text._positions) == ["other", "words"]
+    assert text.transform(TEST).shape == (3, len(text.terms_))
+    assert text.fit(["other words", "more"]).transform(["words cat"]).toarray().tolist() == [[0, 0, 1]]
+    assert text.get_feature_names_out().tolist() == ["more", "other", "words"]
+
+
+def test_it_is_a_transformer_in_pipelines_and_columns():
+    assert isinstance(TextFeatures(), TransformerMixin)
+    with pytest.raises(NotFittedError):
+        TextFeatures().get_feature_names_out()
+    frame = pd.DataFrame({"title": TRAIN, "body": TRAIN[::-1], "size": range(5)})
+    columns = ColumnTransformer(
+        [("title", TextFeatures(), "title"), ("body", TextFeatures(ngrams=(1, 2)), "body")], sparse_threshold=1
+    )
+    X = columns.fit_transform(frame)
+    parts = [TextFeatures().fit(TRAIN), TextFeatures(ngrams=(1, 2)).fit(TRAIN)]
+    expected = sparse.hstack([parts[0].transform(TRAIN), parts[1].transform(TRAIN[::-1])])
+    assert (expected != X).nnz == 0
+    names = [f"title__{term}" for term in parts[0].terms_] + [f"body__{term}" for term in parts[1].terms_]
+    assert columns.get_feature_names_out().tolist() == names
+    pipeline = Pipeline([("text", TextFeatures()), ("scale", MaxAbsScaler())]).fit(TRAIN)
+    assert pipeline.get_feature_names_out().tolist() == parts[0].terms_
+
+
+def test_a_clone_has_the_parameters_and_no_vocabulary():
+    text = TextFeatures(ngrams=(1, 2), stop_words=["cat"]).fit(TRAIN)
+    again = clone(text)
+    assert again.get_params() == text.get_params()
+    assert not hasattr(again, "terms_")
+    assert repr(again) == "TextFeatures(ngrams=(1, 2), stop_words=['cat'])"
+    with pytest.raises(InputError, match="analyzer is 'sentence'"):
+        again.set_params(analyzer="sentence").fit(TRAIN)
 
 
 def test_progress_is_reported():

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import exceptions
+from sklearn import config_context, exceptions
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
@@ -171,9 +171,18 @@ def test_scikit_learn_knows_what_it_is_and_sets_parameters_inside_the_propensity
     assert is_classifier(model)
     assert clone(model.set_params(propensity__a=0.6)).propensity == Jain(0.6, 1.5)
     assert model.get_params()["propensity__b"] == 1.5
-    for name in ("nonsense", "propensity__nonsense", "C__a"):
-        with pytest.raises(InputError, match="has no parameter"):
+    for name in ("nonsense", "nonsense__a"):
+        with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
             model.set_params(**{name: 1})
+    with pytest.raises(InputError, match=r"Jain\(a=0.6, b=1.5\) has no parameter 'nonsense'"):
+        model.set_params(propensity__nonsense=1)
+    with pytest.raises(InputError, match="a must be a finite number of at least 0"):
+        model.set_params(propensity__a=-1)
+    with pytest.raises(ValueError, match="Invalid parameter 'propensity'"):
+        DiSMEC().set_params(propensity__a=1)
+    table = PWDiSMEC(propensity=FromTable(np.full(3, 0.5)))
+    assert clone(table).propensity is table.propensity, "immutable"
+    assert list(table.propensity.get_params()) == ["values"]
     assert repr(model) == "PWDiSMEC(n_jobs=1, propensity=Jain(a=0.6, b=1.5))"
     assert repr(Popularity()) == "Popularity()"
 
@@ -261,6 +270,15 @@ def test_weights_go_through_a_pipeline():
     Y = np.array([[1, 0], [0, 1], [0, 1]])
     pipeline.fit(["a cod", "a net", "a net"], Y, model__sample_weight=[3, 1, 1])
     assert pipeline[-1].label_counts_.tolist() == [3, 2]
+
+
+def test_weights_are_routed_as_metadata():
+    weights = np.random.default_rng(0).integers(1, 3, TRAIN.n_samples)
+    with config_context(enable_metadata_routing=True):
+        model = Popularity().set_fit_request(sample_weight=True)
+        search = GridSearchCV(Pipeline([("model", model)]), {}, scoring=scorer("P@1"), cv=2, error_score="raise")
+        search.fit(TRAIN.X, TRAIN.Y.toarray(), sample_weight=weights)
+    assert np.array_equal(search.best_estimator_[-1].label_counts_, TRAIN.Y.T @ weights)
 
 
 def test_a_model_that_is_not_fitted_says_so_in_scikit_learns_way_too():

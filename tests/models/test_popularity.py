@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
-from unmissed.errors import InputError, NotFittedError
+from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.models.popularity import Popularity
+from unmissed.runs.inspection import describe_label, draw
+from unmissed.runs.run import open_run
 
 Y = sparse.csr_matrix([[1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 0]], dtype=np.float32)
 X = sparse.csr_matrix(np.eye(4, 3, dtype=np.float32))
@@ -54,15 +57,16 @@ def test_a_finished_count_is_not_made_again():
     assert other.counts_.tolist() == [3, 1, 3, 0]
 
 
-def test_what_it_cannot_do_is_said_in_one_line():
+def test_it_has_no_method_for_what_it_cannot_do_and_a_run_says_so_in_one_line(tmp_path):
     model = Popularity().fit(X, Y)
     assert model.certificate() is None
+    assert [hasattr(model, name) for name in ("explain", "draw", "predict", "decision_function")] == [False] * 4
+    assert hasattr(model, "fit_labels")
+    model.save(tmp_path / "run")
     with pytest.raises(InputError, match="Popularity cannot list the features"):
-        model.explain(0)
-    with pytest.raises(InputError, match="use rank"):
-        model.predict(X)
-    with pytest.raises(InputError, match="use rank"):
-        model.decision_function(X, [0])
+        describe_label(open_run(tmp_path / "run"), 0)
+    with pytest.raises(InputError, match="Popularity cannot be drawn"):
+        draw(open_run(tmp_path / "run"))
 
 
 def test_it_has_the_manners_of_scikit_learn():

@@ -8,7 +8,6 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.options import ClusterOptions, Jobs, ReadingOptions, with_groups
-from unmissed.cli.starting import defer_unused
 from unmissed.cli.train import RunPath
 from unmissed.errors import InputError
 
@@ -83,9 +82,6 @@ def predict(
 
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
-    if text is not None:
-        defer_unused()
-
     from unmissed.runs import open_run
     from unmissed.runs.answers import WRITERS, cut, row_entries, table_lines
     from unmissed.runs.lines import TextLines

@@ -11,12 +11,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from unmissed.data.dataset import Dataset
 from unmissed.data.documents import Documents
@@ -92,8 +93,9 @@ class CountTerms:
     def __call__(self, block: LineBlock | DocumentBlock) -> TermCounts:
         """Return the counts of a block; occurrences are counted only if `max_features` selects terms by them."""
         counts = TermCounts()
+        terms_of = self.text.build_analyzer()
         for text, labels in block.read():
-            terms = self.text.terms_in(text)
+            terms = terms_of(text)
             counts.n_documents += 1
             counts.frequency.update(set(terms))
             counts.labels.update(labels)
@@ -171,7 +173,7 @@ def convert_text(
         text, names, titles = like.text, like.label_names, like.label_titles
     else:
         form = blocks.options.columns.unicode_normalization
-        features = TextFeatures(unicode_normalization=form) if text is None else replace(text)
+        features = TextFeatures(unicode_normalization=form) if text is None else clone(text)
         text, names = _learn(blocks, features, n_jobs)
         titles = read_title_file(source, names, form)
     with temporary_folder(target) as folder, naming_target(target, folder):
@@ -223,7 +225,6 @@ class _RowFiles:
         n_samples = indptr["n_features"].size - 1
         if not n_samples:
             raise InputError(f"{source}: holds no documents")
-        assert text.terms_ is not None
         X = (self._map("values", np.float32), self._map_indices("features"), indptr["n_features"])
         assignments = self._map_indices("labels")
         Y = (np.ones(assignments.size, np.float32), assignments, indptr["n_labels"])

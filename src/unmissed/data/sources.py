@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 
 from unmissed.data.dataset import Dataset, Origin
 from unmissed.data.documents import Documents, binarize, name_of
@@ -155,10 +156,10 @@ def _load_texts(
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         text = like.text
     texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)  # texts are not held in memory
-    if text is not None and text.is_fitted:
+    if text is not None and hasattr(text, "terms_"):
         X = text.transform(texts)
     else:
-        text = TextFeatures(unicode_normalization=form) if text is None else dataclasses.replace(text)
+        text = TextFeatures(unicode_normalization=form) if text is None else clone(text)
         X = text.fit_transform(texts)
     Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
     dataset = Dataset(

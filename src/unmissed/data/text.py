@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import os
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+from sklearn.utils.validation import check_is_fitted
 
 from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.names import pack_names, unpack_names
-from unmissed.data.terms import (
-    ANALYZERS,
-    MAX_CHARACTERS,
-    character_terms,
-    character_word_terms,
-    check_stop_words,
-    listed_stop_words,
-    word_terms,
-)
 from unmissed.data.unicode import check_normalization, check_string, normalize
-from unmissed.errors import InputError, NotFittedError
+from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 KIND = "text features"
 VERSION = 1
+ANALYZERS = ("word", "char", "char_wb")
+MAX_CHARACTERS = 32  # maximum length of a character n-gram; bounds the number of terms of a long text
 _ALWAYS_STORED = ("ngrams", "min_df", "max_features", "smooth")  # other options are stored if not the default
 
 
-@dataclass(eq=False)
-class TextFeatures:
+@dataclass(eq=False, repr=False)
+class TextFeatures(TransformerMixin, BaseEstimator):
     """TF-IDF vectorizer: a term that occurs c times in a document gets (1 + ln c) idf; rows are L2-normalized.
 
     The inverse document frequency is ln(N / df), where df of the N training documents contain the term; with `smooth`
@@ -52,6 +47,11 @@ class TextFeatures:
     sublinear : use 1 + ln c for the term frequency instead of c
     lowercase : convert texts to lower case first
     unicode_normalization : Unicode normal form of texts: `nfc`, `nfkc`, or `none`
+
+    Attributes
+    ----------
+    terms_ : the terms, one per feature, sorted
+    idf_ : the inverse document frequency of each term
     """
 
     ngrams: tuple[int, int] = (1, 1)
@@ -63,14 +63,12 @@ class TextFeatures:
     sublinear: bool = True
     lowercase: bool = True
     unicode_normalization: str = "nfc"
-    terms_: list[str] | None = field(default=None, init=False, repr=False)
-    idf_: npt.NDArray[np.float32] | None = field(default=None, init=False, repr=False)
-    _index_cache: tuple[list[str] | None, dict[str, int]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        ngrams: Any = self.ngrams
-        if not isinstance(ngrams, tuple):  # a list from JSON; scikit-learn's clone requires that a tuple is kept
-            self.ngrams = (int(ngrams[0]), int(ngrams[1]))
+        self._check_params()
+
+    def _check_params(self) -> None:
+        """Raise InputError if a parameter is out of range."""
         shortest, longest = self.ngrams
         if not 1 <= shortest <= longest:
             raise InputError(f"ngrams is {self.ngrams}; expected two numbers with 1 <= shortest <= longest")
@@ -82,57 +80,31 @@ class TextFeatures:
             raise InputError(f"analyzer is {self.analyzer!r}; expected {', '.join(ANALYZERS)}")
         if self.analyzer != "word" and longest > MAX_CHARACTERS:
             raise InputError(f"ngrams is {self.ngrams}; expected at most {MAX_CHARACTERS} characters")
-        check_stop_words(self.stop_words, self.analyzer)
+        _check_stop_words(self.stop_words, self.analyzer)
         check_normalization(self.unicode_normalization)
-        vars(self).pop("_stop_words", None)
 
     @property
     def options(self) -> dict[str, Any]:
         """The constructor parameters as JSON values; defaults are left out unless in `_ALWAYS_STORED`."""
         params = {**self.get_params(), "ngrams": list(self.ngrams)}
         if self.stop_words is not None:
-            params["stop_words"] = listed_stop_words(self.stop_words)
+            params["stop_words"] = _list_stop_words(self.stop_words)
         default = {one.name: one.default for one in fields(self)}
         return {name: value for name, value in params.items() if name in _ALWAYS_STORED or value != default[name]}
 
-    @property
-    def is_fitted(self) -> bool:
-        """Whether `fit` has been called."""
-        return self.terms_ is not None
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, as scikit-learn's pipelines require."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-
-    def set_params(self, **params: Any) -> TextFeatures:
-        """Set parameters by name; fitted attributes are kept until the next fit."""
-        unknown = sorted(params.keys() - self.get_params().keys())
-        if unknown:
-            raise InputError(f"TextFeatures has no option {unknown[0]!r}; it has {', '.join(self.get_params())}")
-        for name, value in params.items():
-            setattr(self, name, value)
-        self.__post_init__()
-        return self
-
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: a transformer of strings that requires no target."""
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
 
-        return Tags(
-            estimator_type="transformer",
-            target_tags=TargetTags(required=False),
-            transformer_tags=TransformerTags(preserves_dtype=[]),
-            input_tags=InputTags(string=True, two_d_array=False),
-        )
-
-    def fit(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> TextFeatures:
+    def fit(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> Self:
         """Fit the vocabulary and idf on training documents; `y` is ignored."""
         self.fit_transform(texts, progress=progress)
         return self
 
     def fit_transform(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> sparse.csr_matrix:
         """Fit on training documents, read one by one, and return their features; `y` is ignored."""
-        counter = self._counter()
+        counter = self._make_counter()
         try:
             counts = counter.fit_transform(_with_progress(texts, progress))
         except InputError:  # from the iterator of texts
@@ -140,11 +112,10 @@ class TextFeatures:
         except ValueError as error:  # empty vocabulary
             n_texts = f"{len(texts)} " if isinstance(texts, Sequence) else ""
             raise InputError(f"no terms to learn from {n_texts}texts with min_df={self.min_df}: {error}") from error
-        self.terms_ = [str(term) for term in counter.get_feature_names_out()]
-        self.idf_ = inverse_document_frequency(counts, smooth=self.smooth)
+        self.set_terms(counter.get_feature_names_out(), inverse_document_frequency(counts, smooth=self.smooth))
         return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
 
-    def learn(self, frequency: Mapping[str, int], occurrences: Mapping[str, int], n_documents: int) -> TextFeatures:
+    def learn(self, frequency: Mapping[str, int], occurrences: Mapping[str, int], n_documents: int) -> Self:
         """Fit from counts: the document frequency and, for `max_features`, the occurrences of each term.
 
         The vocabulary is the one that `fit` selects, including ties.
@@ -157,23 +128,35 @@ class TextFeatures:
             kept = np.sort(kept[(-n_occurrences).argsort()[: self.max_features]])  # as scikit-learn breaks ties
         if not kept.size:
             raise InputError(f"no terms to learn from {n_documents} texts with min_df={self.min_df}")
-        self.terms_ = [terms[position] for position in kept.tolist()]
-        self.idf_ = _idf(df[kept], n_documents, self.smooth)
+        return self.set_terms((terms[position] for position in kept), _idf(df[kept], n_documents, self.smooth))
+
+    def set_terms(self, terms: Iterable[str], idf: npt.NDArray[np.float32]) -> Self:
+        """Set the vocabulary and its inverse document frequencies, as `fit` does."""
+        self.terms_ = [str(term) for term in terms]
+        self.idf_ = idf
+        self._counter = self._make_counter()
+        self._counter.vocabulary_ = dict(zip(self.terms_, range(len(self.terms_)), strict=True))
         return self
 
     def transform(self, texts: Iterable[str], *, progress: Progress = silent) -> sparse.csr_matrix:
         """Return the features of documents; terms outside the vocabulary are ignored."""
-        if self.terms_ is None or self.idf_ is None:
-            raise NotFittedError("these text features have not been fitted; call fit with the training texts first")
-        return weigh_terms(self._count(texts, progress), self.idf_, sublinear=self.sublinear)
+        check_is_fitted(self, "terms_")
+        counts = self._counter.transform(_with_progress(texts, progress))
+        return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the terms, one per feature, as scikit-learn's transformers do; `input_features` is ignored."""
+        check_is_fitted(self, "terms_")
+        return np.array(self.terms_, dtype=object)
 
     def count_terms(self, texts: Iterable[str], progress: Progress = silent) -> int:
         """Return the number of features that `fit` would learn from these texts."""
         if self.min_df > 1 or self.max_features is not None:
-            return len(replace(self).fit(texts, progress=progress).terms_ or ())
+            return len(clone(self).fit(texts, progress=progress).terms_)
         terms: set[str] = set()
+        terms_of = self.build_analyzer()
         for text in _with_progress(texts, progress):
-            terms.update(self.terms_in(text))
+            terms.update(terms_of(text))
         return len(terms)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -188,8 +171,7 @@ class TextFeatures:
 
     def to_arrays(self, prefix: str = "") -> dict[str, npt.NDArray[Any]]:
         """Return the vocabulary and idf as arrays."""
-        if self.terms_ is None or self.idf_ is None:
-            raise NotFittedError("text features can be stored only after fit")
+        check_is_fitted(self, "terms_")
         return {**pack_names(f"{prefix}terms", self.terms_), f"{prefix}idf": self.idf_}
 
     @classmethod
@@ -198,17 +180,15 @@ class TextFeatures:
     ) -> TextFeatures:
         """Return fitted text features from their parameters and the arrays of `to_arrays`."""
         _check_options(options, where)
-        features = cls(**options)
-        features.terms_ = unpack_names(f"{prefix}terms", arrays)
-        idf = arrays.get(f"{prefix}idf")
-        if features.terms_ is None or idf is None or idf.dtype != np.float32 or idf.shape != (len(features.terms_),):
+        features = cls(**{**options, "ngrams": tuple(options.get("ngrams", (1, 1)))})
+        terms, idf = unpack_names(f"{prefix}terms", arrays), arrays.get(f"{prefix}idf")
+        if not terms or idf is None or idf.dtype != np.float32 or idf.shape != (len(terms),):
             raise InputError(f"{where}: not readable as text features: expected as many weights as terms")
-        if not np.isfinite(idf).all() or len(features._positions) != len(features.terms_):
+        if not np.isfinite(idf).all() or len(set(terms)) != len(terms):
             raise InputError(
                 f"{where}: not readable as text features: an idf value is not finite, or a term occurs twice"
             )
-        features.idf_ = np.array(idf)
-        return features
+        return features.set_terms(terms, np.array(idf))
 
     @classmethod
     def from_vectorizer(cls, vectorizer: Any) -> TextFeatures:
@@ -220,48 +200,50 @@ class TextFeatures:
 
         return from_vectorizer(vectorizer)
 
-    def _counter(self) -> Any:
-        from sklearn.feature_extraction.text import CountVectorizer
+    def build_analyzer(self) -> Callable[[str], list[str]]:
+        """Return a function that returns the terms of a text: the analyzer of scikit-learn's CountVectorizer."""
+        analyzer: Callable[[str], list[str]] = self._make_counter().build_analyzer()
+        return analyzer
 
-        return CountVectorizer(
-            analyzer=self.terms_in, min_df=self.min_df, max_features=self.max_features, dtype=np.float32
+    def _make_counter(self) -> CountVectorizer:
+        """Return scikit-learn's vectorizer, without a vocabulary; raise InputError if a parameter is out of range."""
+        self._check_params()
+        form = self.unicode_normalization
+        counter = CountVectorizer(
+            analyzer=self.analyzer,
+            ngram_range=tuple(self.ngrams),
+            preprocessor=partial(_preprocess, form=form, lowercase=self.lowercase),
+            min_df=self.min_df,
+            max_features=self.max_features,
+            dtype=np.float32,
         )
+        if self.stop_words is not None:  # only those that are terms: others never occur, and scikit-learn warns of them
+            words_in = clone(counter).set_params(ngram_range=(1, 1)).build_analyzer()
+            words = (normalize(word, form) for word in _list_stop_words(self.stop_words))
+            counter.set_params(stop_words=[word for word in words if words_in(word) == [word]])
+        return counter
 
-    def terms_in(self, text: str) -> list[str]:
-        """Return the terms of a text, as the analyzer of scikit-learn's CountVectorizer does."""
-        text = normalize(text, self.unicode_normalization)
-        if self.lowercase:
-            text = text.lower()
-        if self.analyzer == "word":
-            return word_terms(text, *self.ngrams, self._stop_words)
-        return (character_terms if self.analyzer == "char" else character_word_terms)(text, *self.ngrams)
 
-    @cached_property
-    def _stop_words(self) -> frozenset[str]:
-        return frozenset(normalize(word, self.unicode_normalization) for word in listed_stop_words(self.stop_words))
+def _preprocess(text: str, form: str, lowercase: bool) -> str:
+    """Return a text in a Unicode normal form, in lower case if `lowercase` is set."""
+    text = normalize(text, form)
+    return text.lower() if lowercase else text
 
-    def _count(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
-        """Return term counts over the vocabulary, one row per text."""
-        position_of = self._positions
-        positions = array("i")
-        starts = [0]
-        for text in _with_progress(texts, progress):
-            positions.extend(
-                position for term in self.terms_in(text) if (position := position_of.get(term)) is not None
-            )
-            starts.append(len(positions))
-        ones = np.ones(len(positions), np.float32)
-        indices = np.array(positions, np.int32)
-        shape = (len(starts) - 1, len(position_of))
-        return sparse.csr_matrix((ones, indices, np.array(starts, np.int64)), shape=shape)
 
-    @property
-    def _positions(self) -> dict[str, int]:
-        """The index of each term; cached per vocabulary, which can have millions of terms."""
-        if self._index_cache is None or self._index_cache[0] is not self.terms_:
-            terms = self.terms_ or []
-            self._index_cache = (self.terms_, dict(zip(terms, range(len(terms)), strict=True)))
-        return self._index_cache[1]
+def _check_stop_words(stop_words: Any, analyzer: str) -> None:
+    """Raise InputError unless stop words are None, `english` or a list of words, and the analyzer is `word`."""
+    if stop_words is None:
+        return
+    if analyzer != "word":
+        raise InputError(f"stop words require analyzer='word'; the analyzer is {analyzer!r}")
+    listed = isinstance(stop_words, list | tuple | set | frozenset) and all(isinstance(one, str) for one in stop_words)
+    if not listed and stop_words != "english":
+        raise InputError(f"stop_words must be 'english' or a list of words; got {str(stop_words)[:40]!r}")
+
+
+def _list_stop_words(stop_words: Any) -> list[str]:
+    """Return the sorted list of stop words; `english` is scikit-learn's list."""
+    return sorted(ENGLISH_STOP_WORDS if stop_words == "english" else stop_words)
 
 
 def _check_options(options: Any, where: str) -> None:

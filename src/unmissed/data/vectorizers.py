@@ -56,6 +56,5 @@ def from_vectorizer(vectorizer: Any) -> TextFeatures:
         unicode_normalization="none",
     )
     if hasattr(vectorizer, "vocabulary_"):
-        features.terms_ = [str(term) for term in vectorizer.get_feature_names_out()]
-        features.idf_ = np.asarray(vectorizer.idf_, dtype=np.float32)
+        features.set_terms(vectorizer.get_feature_names_out(), np.asarray(vectorizer.idf_, dtype=np.float32))
     return features

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,12 +139,12 @@ class OnDisk:
         self.path = Path(path)
         self.verify = verify
 
-    def get(self, key: str, names: Collection[str] | None = None) -> Piece | None:
-        """Open a piece, with all arrays or only those in `names`; None if it is not finished."""
+    def get(self, key: str) -> Piece | None:
+        """Open a piece; None if it is not finished."""
         if not self.has(key):
             return None
         folder = below(self.path, key)
-        manifest, arrays = open_archive(folder, KIND, verify=self.verify, names=names)
+        manifest, arrays = open_archive(folder, KIND, verify=self.verify)
         metadata = manifest.get("metadata")
         if manifest.get("key") != key or not isinstance(metadata, dict):
             raise InputError(f"{folder}: damaged: its manifest is not that of the piece {key!r}")

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from unmissed.errors import InputError, NotFittedError
+from unmissed.errors import InputError
 from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
 from unmissed.matrices import check_X, check_Y
-from unmissed.models.estimator import Estimator
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features, open_labels
 from unmissed.models.parameters import check_parameters, describe_parameters, seeded, with_predict_params
 from unmissed.models.training_data import TrainingData, check_k, scale_rows
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
+from unmissed.propensity import as_propensity
 from unmissed.ranking import Ranking
 
 MOST_BYTES = 2**31  # largest matrix of scores that decision_function returns
@@ -74,8 +75,8 @@ class Explanation:
         return Explanation(self.features[order], self.weights[order], self.constant)
 
 
-class Model(Estimator, ABC):
-    """Base class of all estimators, with scikit-learn's interface: `fit(X, Y)`, `rank(X, k)`, `get_params`, `clone`.
+class Model(ClassifierMixin, BaseEstimator, ABC):
+    """Base class of all estimators: scikit-learn's multi-label classifiers, with `fit(X, Y)` and `rank(X, k)`.
 
     A subclass implements three methods:
 
@@ -84,8 +85,15 @@ class Model(Estimator, ABC):
     - `_rank(X, k)` returns the k highest-scoring labels of validated rows.
 
     `_open` makes every fitted model: one fitted in memory, one trained into a folder, one resumed after a kill. So all
-    of them rank identically, bit for bit. Optional methods (`fit_labels`, `certificate`, `explain`, `predict`,
-    `decision_function`) raise an error here; subclasses that support them override them.
+    of them rank identically, bit for bit.
+
+    A subclass may also have these methods, and callers ask by `hasattr(model, "explain")`:
+
+    - `predict(X, threshold=0.0)`: the sparse 0/1 matrix of labels whose score is at least `threshold`;
+    - `decision_function(X, labels=None)`: the scores of all or of chosen labels, (n_samples, len(labels));
+    - `explain(label)`: an `Explanation`, the features that contribute to a label's score, with their weights;
+    - `draw(label_name, feature_name)`: a text drawing, with the names that these functions return;
+    - `_fit_labels(rows, work)`: train further labels, numbered from `n_labels_` on; `fit_labels` calls it.
 
     The constructor takes keyword parameters only. Their annotations declare type, range, help and group
     (`unmissed.models.parameters`); validation, the docstring, the command line and the recipe of a run are made from
@@ -167,6 +175,7 @@ class Model(Estimator, ABC):
         self.random_state_ = training._seed
         return self
 
+    @available_if(lambda self: hasattr(self, "_fit_labels"))  # type: ignore[untyped-decorator]
     def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
         """Train further labels, the columns of Y_new, and append them; the existing labels do not change."""
         self._check_fitted()
@@ -218,17 +227,6 @@ class Model(Estimator, ABC):
         right = np.asarray(truth[np.arange(len(best)), np.maximum(best, 0)]).ravel() * (best >= 0)
         return float(right.mean())
 
-    def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
-        """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
-        self._cannot("score every label for a threshold; use rank")
-
-    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
-        """Return the scores of all labels, or of chosen ones: (n_samples, len(labels)).
-
-        A result of more than 2 GiB is refused if `labels` is None; `rank` handles any number of labels.
-        """
-        self._cannot("score chosen labels; use rank")
-
     @classmethod
     def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
         """Call the kernels that a tiny data set does not reach, given a larger one; there are none by default."""
@@ -236,14 +234,6 @@ class Model(Estimator, ABC):
     def certificate(self) -> Certificate | None:
         """Return the duality gaps of the problems that training solved; None if the method has no certificate."""
         return None
-
-    def explain(self, label: int) -> Explanation:
-        """Return the features that contribute to a label's score, with their weights."""
-        self._cannot("list the features that contribute to a label")
-
-    def draw(self, label_name: Callable[[int], str], feature_name: Callable[[int], str]) -> str:
-        """Return a text drawing of the model, with the names of labels and features."""
-        self._cannot("be drawn; only label trees can")
 
     def choice(self) -> dict[str, Any] | None:
         """Return the parameters chosen on held-out rows, as `Choice.to_json` writes them; None if none were chosen."""
@@ -291,20 +281,6 @@ class Model(Estimator, ABC):
         """Return a fitted model from its parameters and its pieces, without copies."""
         return cls(**params)._open_pieces(pieces, n_features, n_labels, counts)
 
-    @classmethod
-    def rank_once(
-        cls,
-        params: Mapping[str, Any],
-        pieces: Pieces,
-        n_features: int,
-        n_labels: int,
-        X: Any,
-        k: int,
-        counts: Counts | None = None,
-    ) -> Ranking:
-        """Return the ranking of `open(...).rank(X, k)`; a subclass may read only the arrays that it needs."""
-        return cls.open(params, pieces, n_features, n_labels, counts).rank(X, k)
-
     def _open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
         """Set the fitted attributes from pieces, and return self.
 
@@ -314,7 +290,7 @@ class Model(Estimator, ABC):
         self.n_features_in_, self.n_labels_ = n_features, n_labels
         self.untrained_ = untrained_mask(counts)
         for name in ("label_counts_", "n_samples_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if counts is not None:
             self.label_counts_, self.n_samples_ = counts.labels, counts.n_samples
         used = _RecordedPieces(pieces)
@@ -345,15 +321,30 @@ class Model(Estimator, ABC):
             raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
         return rows
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; `propensity__a=0.6` replaces the propensity model, which is immutable."""
+        fields = {name.partition("__")[2]: params.pop(name) for name in [*params] if name.startswith("propensity__")}
+        super().set_params(**params)
+        if fields:
+            held: Any = as_propensity(getattr(self, "propensity", None))
+            try:
+                super().set_params(propensity=replace(held, **fields))
+            except TypeError as error:
+                raise InputError(f"{held!r} has no parameter {' or '.join(map(repr, fields))}") from error
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class, tags.classifier_tags.multi_label = False, True
+        tags.target_tags.single_output, tags.target_tags.multi_output = False, True
+        tags.input_tags.sparse = True
+        return tags
+
     def with_jobs(self, n_jobs: int | None) -> Self:
         """Set `n_jobs` if the model has this parameter and a number is given; return self."""
         if n_jobs is not None and "n_jobs" in self.get_params(deep=False):
             self.set_params(n_jobs=n_jobs)
         return self
-
-    def _fit_labels(self, rows: TrainingData, work: Work) -> None:
-        """Train further labels, numbered from `n_labels_` on, and store them in `work.pieces`."""
-        self._cannot("add labels; train it again on all labels")
 
     def _set_feature_names(self, names: npt.NDArray[np.object_] | None) -> None:
         """Set `feature_names_in_`, or delete it if X had no column names."""
@@ -402,12 +393,7 @@ class Model(Estimator, ABC):
         return work
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "pieces_"):
-            raise _not_fitted()(f"this {type(self).__name__} is not fitted yet; call fit first")
-
-    def _cannot(self, what: str) -> NoReturn:
-        self._check_fitted()
-        raise InputError(f"{type(self).__name__} cannot {what}")
+        check_is_fitted(self, "pieces_")
 
     def _warn_of_missed(self, first: int) -> None:
         found = self.certificate()
@@ -453,15 +439,6 @@ class _RecordedPieces:
         for piece in self._used.values():
             pieces.put(piece)
         return pieces
-
-
-@cache
-def _not_fitted() -> type[NotFittedError]:
-    """Return the exception class for models that are not fitted; also scikit-learn's, if that is imported."""
-    sklearn = sys.modules.get("sklearn.exceptions")
-    if sklearn is None:
-        return NotFittedError
-    return type("NotFittedError", (NotFittedError, sklearn.NotFittedError), {})
 
 
 def _runs() -> Any:

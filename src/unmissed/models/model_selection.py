@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.metrics import Difference, Evaluation, compare, evaluate, merge, split_figure
@@ -181,13 +182,13 @@ class HeldOut:
         """Train an unfitted model on each split, and return its evaluation on the held-out rows."""
         known = model.get_params(deep=False)
         fast = {name: value for name, value in model.fast_params.items() if name in known}
-        model = model.unfitted().set_params(**fast)
+        model = clone(model).set_params(**fast)
         if "propensity" in known:
             model.set_params(propensity=FromTable(self.p))
         parts = []
         for fit, held in self.splits:
             part = TrainingData(self.rows.X[fit], self.Y[fit], self.rows.normalize)
-            ranking = model.unfitted().fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
+            ranking = clone(model).fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
             counts = self.rows.label_counts[self.labels]
             truth = self.Y[held]
             parts.append(evaluate(ranking, truth, 1 / self.p, self.cuts, metrics=self.metrics, train_counts=counts))
@@ -267,7 +268,7 @@ class _Candidates:
         for known, evaluation in self._evaluated:
             if known == params:
                 return evaluation
-        evaluation = self._held_out.measure(self._model.unfitted().set_params(**params))
+        evaluation = self._held_out.measure(clone(self._model).set_params(**params))
         self._evaluated.append((params, evaluation))
         self._progress(len(self._evaluated), max(self.n_planned, len(self._evaluated)))
         return evaluation

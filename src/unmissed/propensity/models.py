@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from math import isfinite, log
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,19 @@ PropensityLike = Propensity | str | float | Sequence[float] | npt.NDArray[np.flo
 """A propensity model, or what `as_propensity` converts: a string, one p for all labels, or one p per label."""
 
 
+class _Parameters:
+    """scikit-learn's parameter interface of immutable dataclasses; `clone` does not copy them."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor parameters by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}  # type: ignore[arg-type]
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+
 @dataclass(frozen=True)
-class Jain:
+class Jain(_Parameters):
     """Propensity model of Jain et al. (2016): 1/p = 1 + (ln N - 1) (b + 1)^a (n + b)^-a.
 
     n is the number of positives of a label, N the number of rows.
@@ -74,7 +85,7 @@ class Jain:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(_Parameters):
     """The same p for all labels; with p = 1 no label is missing."""
 
     p: float
@@ -88,7 +99,7 @@ class Constant:
 
 
 @dataclass(frozen=True, eq=False)
-class FromTable:
+class FromTable(_Parameters):
     """Known propensities: one p per label, in label order.
 
     Parameters
@@ -102,7 +113,7 @@ class FromTable:
     """
 
     values: Floats
-    source: str
+    source: str = field(init=False)
 
     def __init__(self, values: npt.ArrayLike | str | os.PathLike[str]) -> None:
         table: npt.ArrayLike = _read_table(Path(values)) if isinstance(values, str | os.PathLike) else values

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unmissed.errors import InputError
 from unmissed.models.base import Certificate
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import VERSION
@@ -83,17 +84,25 @@ def draw(run: Run) -> str:
     def feature_name(feature: int) -> str:
         return features[feature] if features else f"feature {feature}"
 
-    return run.model.draw(run.name_of, feature_name)
+    _check_ability(run, "draw", "be drawn; only label trees can")
+    return str(run.model.draw(run.name_of, feature_name))
 
 
 def strongest_features(run: Run, label: int, top: int = 20) -> list[Feature]:
     """Return the `top` features of largest absolute weight, in falling order; ties by feature index."""
+    _check_ability(run, "explain", "list the features that contribute to a label")
     found = run.model.explain(label).strongest(top)
     names = run.feature_names
     return [
         Feature(int(feature), names[int(feature)] if names else None, float(weight))
         for feature, weight in zip(found.features, found.weights, strict=True)
     ]
+
+
+def _check_ability(run: Run, method: str, what: str) -> None:
+    """Raise unless the run's model has a method."""
+    if not hasattr(run.model, method):
+        raise InputError(f"{type(run.model).__name__} cannot {what}")
 
 
 def describe_label(run: Run, label: int, top: int = 20) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, 
 from unmissed.data.readers.base import DocumentReader, ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import open_regular
-from unmissed.matrices import check_X
 from unmissed.models.parameters import Group, parameters_of, with_predict_params
 from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, silent

@@ -236,18 +236,6 @@ class Run:
         features = self.features_of(rows)
         return _only_known(self.model.rank(features, k, **params), rows, features)
 
-    def rank_once(self, rows: Any, k: int = 5) -> Ranking:
-        """Return the result of `rank`, reading only the parts of the model that it needs; for short-lived processes."""
-        return self._consistently(lambda: self._rank_once(rows, k))
-
-    def _rank_once(self, rows: Any, k: int) -> Ranking:
-        model = find_model(self.recipe.method)
-        pieces = self.folder.pieces(verify=self.verify)
-        params, features = self.recipe.constructor_params(), self.features_of(rows)
-        self._check_sizes()
-        ranking = model.rank_once(params, pieces, self.n_features, self.n_labels, features, k, self._counts)
-        return _only_known(ranking, rows, features)
-
     @overload
     def suggest(  # type: ignore[overload-overlap]  # a str is an Iterable[str] too
         self, text: str, k: int = 5, *, threshold: float | None = None

@@ -131,6 +131,8 @@ def extend(
             joined = join(run, _old_rows(run, old_rows, progress), dataset).dataset
             fresh = _select_labels(joined, range(run.n_labels, joined.n_labels))
         model = run.model.with_jobs(n_jobs)
+        if not hasattr(model, "fit_labels"):
+            raise InputError(f"{type(model).__name__} cannot add labels; train it again on all labels")
         rows = model.check_rows(fresh.X, fresh.Y, run.n_features)
         part = RunPart(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest, sources=[Source.of(dataset)])
         part = part.joined_by(versions())

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import clone
+
 from unmissed.data import TextFeatures
 from unmissed.data.collections import find_datasets
 from unmissed.data.sources import holds_text
@@ -70,7 +72,7 @@ def study_paper(
     results = {}
     for name, (train, test) in sets.items():
         how = replace(comparison or Comparison(), name=name)
-        own = None if not holds_text(train) else replace(text or TextFeatures())
+        own = None if not holds_text(train) else clone(text or TextFeatures())
         results[name] = compare(train, test, out / name, how, text=own, stage=stage)
         write_report(results[name], out / name)
     page = write_contents(results, made, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.execution import OnDisk, Piece, Pieces
+from unmissed.execution import Piece, Pieces
 from unmissed.matrices import rises
 from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.label_blocks import label_key, walk_labels
@@ -23,18 +22,19 @@ from unmissed.models.linear.ranking.rescoring import WeightsByLabel
 from unmissed.models.linear.shard import Shard, hide_untrained
 from unmissed.models.parameters import with_predict_params
 from unmissed.models.training_data import check_k
-from unmissed.models.untrained import Counts, drop_untrained, untrained_mask
+from unmissed.models.untrained import drop_untrained
 from unmissed.ranking import Ranking
 
-_SCORING: dict[str, tuple[Any, int]] = {
+_LAYOUT: dict[str, tuple[Any, int]] = {
     "features": (np.int32, 1),
     "starts": (np.int64, 1),
     "labels": (np.uint16, 1),
     "weights": (np.float32, 1),
     "bias": (np.float32, 1),
+    "objective": (np.float64, 1),
+    "gap": (np.float64, 1),
+    "epochs": (np.int32, 1),
 }
-_LAYOUT = _SCORING | {"objective": (np.float64, 1), "gap": (np.float64, 1), "epochs": (np.int32, 1)}
-_LABELS = 256  # default number of labels per shard
 _N_LABELS: Callable[[Shard], int] = attrgetter("n_labels")
 T = TypeVar("T")
 
@@ -60,33 +60,14 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     return Shard.from_arrays(first, arrays)
 
 
-def open_weights(piece: Piece, first: int) -> Shard:
-    """Return the shard of a piece without certificates and without checking the array contents, by numpy only.
-
-    Checking all features of all shards takes longer than ranking one row, which reads few of them.
-    """
-    arrays = {name: array.view(np.ndarray) for name, array in piece.expect(_SCORING).items()}  # memmaps slice slowly
-    _check_sizes(piece, arrays)
-    empty = {name: np.empty(0, dtype) for name, (dtype, _) in _LAYOUT.items() if name not in arrays}
-    return Shard.from_arrays(first, {**arrays, **empty})
-
-
-def _check_sizes(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Raise if the array sizes of a piece are inconsistent."""
-    starts, labels = arrays["starts"], arrays["labels"]
-    if starts.size != arrays["features"].size + 1:
+def _check_feature_lists(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_features: int) -> None:
+    """Raise if the arrays of a piece have inconsistent sizes, or its feature lists are out of order or out of range."""
+    starts, features, labels = arrays["starts"], arrays["features"], arrays["labels"]
+    if starts.size != features.size + 1:
         raise piece.damaged("its arrays do not fit together")
     if not arrays["bias"].size:
         raise piece.damaged("it holds no labels")
-    if starts[0] != 0 or not starts[-1] == labels.size == arrays["weights"].size:
-        raise piece.damaged("its weights are not where its features say")
-
-
-def _check_feature_lists(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_features: int) -> None:
-    """Raise if the feature lists of a piece are out of order or out of range."""
-    _check_sizes(piece, arrays)
-    starts, features = arrays["starts"], arrays["features"]
-    if not rises(starts):
+    if starts[0] != 0 or not starts[-1] == labels.size == arrays["weights"].size or not rises(starts):
         raise piece.damaged("its weights are not where its features say")
     if features.size and (features[0] < 0 or features[-1] >= n_features or not rises(features, strictly=True)):
         raise piece.damaged(f"it has a feature out of order or not below {n_features}")
@@ -108,34 +89,6 @@ class LinearModel(Model):
         self.ranked_shards_ = [hide_untrained(shard, self.untrained_) for shard in self.shards_]
         self.by_label_ = None
         self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
-
-    @classmethod
-    def rank_once(
-        cls,
-        params: Mapping[str, Any],
-        pieces: Pieces,
-        n_features: int,
-        n_labels: int,
-        X: Any,
-        k: int,
-        counts: Counts | None = None,
-    ) -> Ranking:
-        """Return the same as `open` and `rank`; a single row is ranked by numpy only, without loading Numba."""
-        model = cls(**params)
-        model.n_features_in_ = n_features
-        rows = model._checked(X)
-        is_small = rows.shape[0] == 1 and rows.nnz * -(-n_labels // _LABELS) <= exact_scores.MAX_NUMPY_LOOKUPS
-        if not (is_small and isinstance(pieces, OnDisk) and "numba" not in sys.modules):
-            return super().rank_once(params, pieces, n_features, n_labels, X, k, counts)
-        k = check_k(k, 1, n_labels)
-        untrained = untrained_mask(counts)
-        try:
-            weights = walk_labels(n_labels, partial(pieces.get, names=_SCORING), open_weights, _N_LABELS)
-            shards = (hide_untrained(shard, untrained) for shard in weights)
-            best = exact_scores.rank_one(rows, shards, min(k, max(n_labels, 1)))
-            return drop_untrained(best, untrained).padded(k)
-        except (IndexError, ValueError) as error:
-            raise InputError(f"{pieces.path}: damaged: a piece has weights of a label that it does not have") from error
 
     def rank(
         self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100, **params: Any
@@ -178,6 +131,10 @@ class LinearModel(Model):
         self._check_fitted()
         rows = self._checked(X)
         return exact_scores.scores_of(rows, self.shards_, self._chosen(labels, rows.shape[0]))
+
+    def __dir__(self) -> list[str]:
+        """Return the names of all attributes but `coef_`: scikit-learn's HTML repr would compute it."""
+        return [name for name in object.__dir__(self) if name != "coef_"]
 
     @property
     def coef_(self) -> sp.csr_matrix:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
@@ -122,7 +123,7 @@ class OneVsRest(LinearModel):
             BlockTask(first + begin, begin, min(begin + size, rows.n_labels)) for begin in range(0, rows.n_labels, size)
         ]
         sizes = {task.key: task.size for task in tasks}
-        for piece in work.map(tasks, BlockProblem(solver, rows, self.unfitted())):
+        for piece in work.map(tasks, BlockProblem(solver, rows, clone(self))):
             if piece.metadata.get("n_labels") != sizes[piece.key]:
                 raise InputError(f"{piece.where or piece.key}: was made with another block_size")
 

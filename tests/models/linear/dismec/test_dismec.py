@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import normalize
 
 from tests.models.linear.problems import make_problem
 from unmissed.data import make_corpus
-from unmissed.errors import InputError, NotFittedError
+from unmissed.errors import InputError
 from unmissed.execution import InMemory, Work
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning
@@ -282,21 +283,21 @@ def test_bad_matrices_are_refused(problem, fitted):
         DiSMEC().rank(X)
 
 
-def test_a_single_row_is_ranked_to_the_same_bits_without_compiled_code():
+def test_a_single_row_is_ranked_to_the_same_bits_as_all_rows():
     corpus = make_corpus(200, 40, 60, 300, words_per_row=15, rng=3)
     model = DiSMEC(n_jobs=1, block_size=16).fit(corpus.train.X, corpus.train.Y)
     rows = scale_rows(corpus.test.X)
     for k in (1, 5, 60, 99):
         expected = model.rank(corpus.test.X, k)
         for row in range(rows.shape[0]):
-            found = drop_untrained(exact_scores.rank_one(rows[row], model.ranked_shards_, k), model.untrained_)
+            found = drop_untrained(exact_scores.rank(rows[row], model.ranked_shards_, k, 1), model.untrained_)
             assert np.array_equal(found.labels[0], expected.labels[row])
             assert np.array_equal(found.scores[0], expected.scores[row])
 
 
-def test_labels_of_equal_score_stand_in_rising_order_without_compiled_code():
+def test_labels_of_equal_score_stand_in_rising_order():
     X = np.eye(2, 3)
     model = DiSMEC(n_jobs=1).fit(X, np.array([[0, 1, 1, 0], [0, 1, 1, 0]]))
     shard = model.shards_[0]
     alike = replace(shard, weights=np.zeros_like(shard.weights), bias=np.array([0, 1, 0, 0], np.float32))
-    assert exact_scores.rank_one(check_X(X[:1]), [alike], 3).labels[0].tolist() == [1, 0, 2]
+    assert exact_scores.rank(check_X(X[:1]), [alike], 3, 1).labels[0].tolist() == [1, 0, 2]

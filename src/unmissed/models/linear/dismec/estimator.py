@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
@@ -144,13 +145,13 @@ class PWDiSMEC(DiSMEC):
         self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
         # every partition chooses for itself, with the same result, rather than wait for another
         own_work = work if work.partition.seconds == 0 else Work(work.pieces, work.executor)
-        choosing = WeightingSelection(rows, self.unfitted(), lambda *_: work.tell(0))
+        choosing = WeightingSelection(rows, clone(self), lambda *_: work.tell(0))
         for piece in own_work.map([WeightingTask()], choosing):
-            self.unfitted().set_params(weighting=_chosen(piece))._fit(rows, work)
+            clone(self).set_params(weighting=_chosen(piece))._fit(rows, work)
 
     def _fit_labels(self, rows: TrainingData, work: Work) -> None:
         check_new_labels(self.propensity)
-        self.unfitted().set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
+        clone(self).set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
 
     def _open(self, pieces: Pieces) -> None:
         weighting, choice = self.weighting, None

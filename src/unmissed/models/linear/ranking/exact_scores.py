@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from unmissed.numerics.topk import merge_best
 from unmissed.ranking import Ranking
 
 MAX_DIRECT_ROWS = 256  # up to this many rows are scored directly from the shards; building dense tiles would cost more
-MAX_NUMPY_LOOKUPS = 1 << 13  # features times shards up to which a NumPy loop is faster than importing Numba
 _ROWS = 512  # rows per task of a thread
 
 Scores = npt.NDArray[np.float32]
@@ -30,8 +28,6 @@ ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
 
 def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
     """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
-    if X.shape[0] == 1 and X.nnz * len(shards) <= MAX_NUMPY_LOOKUPS and "numba" not in sys.modules:
-        return rank_one(X, shards, k)
     labels = np.full((X.shape[0], k), -1, np.int32)
     best = np.full((X.shape[0], k), -np.inf, np.float32)
 
@@ -39,29 +35,6 @@ def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) 
         merge_best(scores, first, labels[rows], best[rows])
 
     _score(X, shards, consume, n_jobs)
-    return Ranking(labels, best)
-
-
-def rank_one(X: sp.csr_matrix, shards: Iterable[Shard], k: int) -> Ranking:
-    """Return the k highest-scoring labels of a single row without compiled code, bit for bit those of `rank`.
-
-    Importing Numba takes longer than this loop; a shell command that ranks one text saves that time.
-    """
-    scores = [np.empty(0, np.float32)]
-    for shard in shards:
-        line = shard.bias.astype(np.float32)
-        positions = np.searchsorted(shard.features, X.indices)
-        for feature, value, position in zip(X.indices.tolist(), X.data, positions.tolist(), strict=True):
-            if position < shard.features.size and shard.features[position] == feature:
-                inside = slice(int(shard.starts[position]), int(shard.starts[position + 1]))
-                line[shard.labels[inside]] += value * shard.weights[inside]  # a label occurs once per feature
-        scores.append(line)
-    every = np.concatenate(scores)
-    least = np.partition(every, -k)[-k] if 0 < k < every.size else -np.inf
-    best_labels = np.flatnonzero(every >= least)
-    order = best_labels[np.lexsort((best_labels, -every[best_labels]))[:k]]
-    labels, best = np.full((1, k), -1, np.int32), np.full((1, k), -np.inf, np.float32)
-    labels[0, : order.size], best[0, : order.size] = order, every[order]
     return Ranking(labels, best)
 
 
