@@ -37,6 +37,7 @@ def load(
     path: Source,
     *,
     like: Dataset | None = None,
+    keep_unknown: bool = False,
     text: TextFeatures | str | None = None,
     labels: str | None = None,
     columns: Columns | None = None,
@@ -53,6 +54,7 @@ def load(
     path : file, folder or data frame; `X.npz,Y.npz` for a pair of scipy's files
     like : training set. Its text features transform the texts, and labels are matched by name to its labels: unknown
         labels are left out and counted in `n_unknown_labels`. Sizes must agree.
+    keep_unknown : with `like`, keep the labels that it does not have: their columns follow, sorted by name
     text : text features, fitted on this file unless they are fitted already; scikit-learn's TfidfVectorizer is
         accepted. A string is the name of the text column
     labels : name of the label column, short for `columns=Columns(labels=...)`
@@ -67,7 +69,7 @@ def load(
         text = TextFeatures.from_vectorizer(text)
     if holds_text(path):
         features = None if isinstance(text, str) else text
-        dataset = _load_texts(path, like, features, DocumentReader(columns, header), progress)
+        dataset = _load_texts(path, like, features, DocumentReader(columns, header), progress, keep_unknown)
     elif source_format == "xmc":
         dataset = _load_xmc(path, like, header, one_based, columns.unicode_normalization, progress)
     elif source_format == "npz":
@@ -75,7 +77,7 @@ def load(
     else:
         dataset = open_store(path)
     if like is not None:
-        return dataset if holds_text(path) else _align(path, dataset, like)
+        return dataset if holds_text(path) else _align(path, dataset, like, keep_unknown)
     if isinstance(path, str | os.PathLike):
         options = {"header": header, "one_based": one_based, "columns": dataclasses.asdict(columns)}
         vars(dataset)["origin"] = Origin(_absolute(path), options)
@@ -160,9 +162,7 @@ def load_labels(
     else:
         Y, names, n_missing = open_labels(path)
     if keep_unknown and names is not None and like_names is not None:
-        known = index_names(like_names)
-        present = {names[label] for label in np.unique(Y.indices)}
-        like_names = [*like_names, *sorted(name for name in present if find_name(known, name) < 0)]
+        like_names = _with_unknown(Y, names, like_names)
         n_columns = len(like_names)
     Y, n_unknown = _align_labels(path, Y, names, like_names, n_columns)
     return Y, names if like_names is None else like_names, n_missing + n_unknown
@@ -215,7 +215,12 @@ def _load_xmc(
 
 
 def _load_texts(
-    path: Source, like: Dataset | None, text: TextFeatures | None, reading: DocumentReader, progress: Progress
+    path: Source,
+    like: Dataset | None,
+    text: TextFeatures | None,
+    reading: DocumentReader,
+    progress: Progress,
+    keep_unknown: bool,
 ) -> Dataset:
     if like is not None:
         if like.text is None or like.label_names is None:
@@ -228,14 +233,18 @@ def _load_texts(
         form = reading.columns.unicode_normalization
         text = TextFeatures(unicode_normalization=form) if text is None else dataclasses.replace(text)
         X = text.fit_transform(texts)
-    Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
+    Y, names, n_unknown = binarize(
+        label_lists, None if like is None else like.label_names, keep_unknown=keep_unknown and like is not None
+    )
     dataset = Dataset(
         X,
         Y,
         label_names=names,
         feature_names=text.terms_,
         label_titles=(
-            read_title_file(path, names, reading.columns.unicode_normalization) if like is None else like.label_titles
+            read_title_file(path, names, reading.columns.unicode_normalization)
+            if like is None
+            else _titles(like, names)
         ),
         text=text,
         n_unknown_labels=n_unknown,
@@ -245,19 +254,35 @@ def _load_texts(
     return dataset
 
 
-def _align(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
+def _with_unknown(Y: sparse.csr_matrix, names: Sequence[str], like_names: Sequence[str]) -> list[str]:
+    """Return `like_names`, then the other names of labels that occur in Y, sorted."""
+    known = index_names(like_names)
+    present = {names[label] for label in np.unique(Y.indices)}
+    return [*like_names, *sorted(name for name in present if find_name(known, name) < 0)]
+
+
+def _titles(like: Dataset, names: Sequence[str] | None) -> list[str] | None:
+    """Return the titles of the training set's labels, then the names of labels that it does not have."""
+    return None if like.label_titles is None else [*like.label_titles, *(names or [])[like.n_labels :]]
+
+
+def _align(path: PathLike, dataset: Dataset, like: Dataset, keep_unknown: bool) -> Dataset:
     """Return a data set with the columns of the training set; raise InputError if they do not match."""
     if dataset.n_features != like.n_features:
         raise InputError(f"{path}: has {dataset.n_features} features; the training set has {like.n_features}")
     if dataset.feature_names and like.feature_names and dataset.feature_names != like.feature_names:
         raise InputError(f"{path}: its features have other names than those of the training set")
-    Y, n_unknown = _align_labels(path, dataset.Y, dataset.label_names, like.label_names, like.n_labels)
+    names, n_labels = like.label_names, like.n_labels
+    if keep_unknown and dataset.label_names is not None and names is not None:
+        names = _with_unknown(dataset.Y, dataset.label_names, names)
+        n_labels = len(names)
+    Y, n_unknown = _align_labels(path, dataset.Y, dataset.label_names, names, n_labels)
     return Dataset(
         dataset.X,
         Y,
-        label_names=like.label_names,
+        label_names=names,
         feature_names=like.feature_names,
-        label_titles=like.label_titles,
+        label_titles=_titles(like, names),
         text=like.text,
         n_unknown_labels=dataset.n_unknown_labels + n_unknown,
         trusted=True,

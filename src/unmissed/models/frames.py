@@ -23,7 +23,7 @@ def open_features(X: Any) -> tuple[Any, Names | None]:
     return _numbers(X), _column_names(X)
 
 
-def check_feature_names(found: Names | None, expected: Names | None) -> None:
+def check_feature_names(found: Sequence[str] | Names | None, expected: Names | None) -> None:
     """Raise unless the columns of a data frame are those of `fit`, in the same order."""
     if found is None or expected is None or np.array_equal(found, expected):
         return

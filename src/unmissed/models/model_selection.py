@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -182,7 +182,7 @@ class HeldOut:
             model.set_params(propensity=FromTable(self.p))
         parts = []
         for fit, held in self.splits:
-            part = TrainingData(self.rows.X[fit], self.Y[fit], self.rows.normalize)
+            part = replace(self.rows, X=self.rows.X[fit], Y=self.Y[fit], store=None)
             ranking = model.unfitted().fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
             parts.append(evaluate(ranking, self.Y[held], 1 / self.p, self.cuts))
         return merge(parts)

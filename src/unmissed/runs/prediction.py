@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scipy import sparse
-
 from unmissed.archive import MANIFEST
 from unmissed.data import Columns, load
 from unmissed.data.documents import DocumentReader
@@ -19,14 +17,15 @@ from unmissed.data.readers.text_folder import documents as documents_of_folder
 from unmissed.data.readers.text_folder import is_text_folder
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.files import open_regular
-from unmissed.matrices import check_X
+from unmissed.matrices import assemble
 from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.answers import WRITERS, cut, file_lines
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
-from unmissed.runs.run import Run
+from unmissed.runs.run import Run, is_texts
 
 BATCH = 4096  # rows ranked at a time
 _OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
@@ -41,7 +40,7 @@ def read_rows(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[Any, list[str]]:
-    """Return the rows to rank, texts or features, and their ids; labels are not needed.
+    """Return the rows to rank, texts or `Features`, and their ids; labels are not needed.
 
     Texts are read lazily: the list of ids is complete when all rows have been read, and empty unless every row has an
     id. Texts come from JSON lines, tables and other text formats. For a run that was trained on text they also come
@@ -57,7 +56,7 @@ def read_rows(
         found = [document for _, document in documents_of_folder(path, columns, [columns.text], progress=progress)]
         return [document[columns.text] for document in found], [document[columns.id] for document in found]
     if str(path).lower().endswith(".npz") and "," not in str(path):
-        X, names = check_X(read_matrix(path)), None
+        features, names = Features.check(read_matrix(path)), None
     elif holds_text(path):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
@@ -66,9 +65,10 @@ def read_rows(
         dataset = load(path, columns=columns, header=header, one_based=one_based, progress=progress)
         X, names = dataset.X, dataset.feature_names
         if not header and X.shape[1] < run.n_features:  # without a header, trailing features may not occur
-            X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
-    check_features(run, path, X.shape[1], names)
-    return X, []
+            X = assemble(X.data, X.indices, X.indptr, (X.shape[0], run.n_features))
+        features = Features(X)
+    check_features(run, path, features.shape[1], names)
+    return features, []
 
 
 def check_features(run: Run, path: str | os.PathLike[str], n_features: int, names: list[str] | None) -> None:
@@ -83,12 +83,14 @@ def predict(run: Run, rows: Any, k: int = 5, *, batch: int = BATCH, progress: Pr
     """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
     `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
-    Texts without a known word get no labels, as in `Run.rank`.
+    Texts without a known word get no labels, as in `Run.rank`. A matrix is validated once, not batch by batch.
     """
     if isinstance(rows, Iterator | TextLines):
         k = check_k(k, 1, run.n_labels)
         return Ranking.join([run.rank(texts, k) for texts in _batches(rows, batch)], k).of_names(run.label_names)
-    n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+    if not is_texts(rows):
+        rows = run.model.check_features(rows)
+    n_samples = len(rows) if isinstance(rows, Sequence) else int(rows.shape[0])
     k = check_k(k, n_samples, run.n_labels)
     parts = []
     for first in range(0, n_samples, batch):

@@ -122,7 +122,7 @@ class LinearModel(Model):
         """Return the same as `open` and `rank`; a single row is ranked by numpy only, without loading Numba."""
         model = cls(**params)
         model.n_features_in_ = n_features
-        rows = model._checked(X)
+        rows = model._checked(X).csr
         is_small = rows.shape[0] == 1 and rows.nnz * -(-n_labels // _LABELS) <= exact_scores.MAX_NUMPY_LOOKUPS
         if not (is_small and isinstance(pieces, OnDisk) and "numba" not in sys.modules):
             return super().rank_once(params, pieces, n_features, n_labels, X, k, counts)
@@ -154,7 +154,7 @@ class LinearModel(Model):
         if candidates is None:
             return super().rank(X, k)
         self._check_fitted()
-        rows = self._checked(X)
+        rows = self._checked(X).csr
         k = check_k(k, rows.shape[0], self.n_labels_)
         proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates
         if self.by_label_ is None:
@@ -167,12 +167,12 @@ class LinearModel(Model):
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
         self._check_fitted()
-        return exact_scores.decide(self._checked(X), self.ranked_shards_, self.n_labels_, threshold, self.n_jobs)
+        return exact_scores.decide(self._checked(X).csr, self.ranked_shards_, self.n_labels_, threshold, self.n_jobs)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._check_fitted()
-        rows = self._checked(X)
+        rows = self._checked(X).csr
         return exact_scores.scores_of(rows, self.shards_, self._chosen(labels, rows.shape[0]))
 
     @property
