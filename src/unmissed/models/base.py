@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -147,7 +147,7 @@ class Model(Estimator, ABC):
         rows = adjust(self.check_rows(X, Y))
         self.fit_rows(rows, work)
         if rows.label_names is not None:
-            self.classes_ = np.array(rows.label_names, dtype=object)
+            self.classes_ = rows.label_names
         self._set_feature_names(rows.feature_names)
         self._warn_of_missed(0)
         return self
@@ -169,7 +169,7 @@ class Model(Estimator, ABC):
             raise InputError("old and new labels must all have names, or none of them")
         self.fit_more(rows, Work(pieces=Overlay(self.pieces_)) if work is None else work)
         if rows.label_names is not None:
-            self.classes_ = np.concatenate([before, np.array(rows.label_names, dtype=object)])
+            self.classes_ = np.concatenate([before, rows.label_names])
         self._warn_of_missed(first)
         return self
 
@@ -343,10 +343,10 @@ class Model(Estimator, ABC):
         """Train further labels, numbered from `n_labels_` on, and store them in `work.pieces`."""
         self._cannot("add labels; train it again on all labels")
 
-    def _set_feature_names(self, names: Sequence[str] | None) -> None:
+    def _set_feature_names(self, names: npt.NDArray[np.object_] | None) -> None:
         """Set `feature_names_in_`, or delete it if X had no column names."""
         if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+            self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.features import Features
 from unmissed.matrices import LARGEST, check_Y
-from unmissed.models.frames import open_features, open_labels
+from unmissed.models.frames import Names, as_names, open_features, open_labels
 
 _MOST_PADDING = 2**28  # bytes of padding in a ranking with k above the number of labels
 
@@ -45,15 +44,15 @@ class TrainingData(LabeledData):
     X : the features as they were given
     Y : canonical CSR matrix of ones, (n_samples, n_labels)
     normalize : whether `features` has L2-normalized rows
-    label_names, feature_names : names of labels and features, or None
+    label_names, feature_names : names of labels and features, arrays of strings, or None
     store : the store that X and Y are mapped from; such rows are pickled as its path and digest
     """
 
     X: Features
     Y: sp.csr_matrix
     normalize: bool = False
-    label_names: Sequence[str] | None = field(default=None, kw_only=True)
-    feature_names: Sequence[str] | None = field(default=None, kw_only=True)
+    label_names: Names | None = field(default=None, kw_only=True)
+    feature_names: Names | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -72,8 +71,8 @@ class TrainingData(LabeledData):
             dataset.features,
             dataset.Y,
             normalize,
-            label_names=dataset.label_names,
-            feature_names=dataset.feature_names,
+            label_names=as_names(dataset.label_names),
+            feature_names=as_names(dataset.feature_names),
             store=Stored.of(dataset),
         )
 

@@ -241,12 +241,8 @@ def _known_labels(dataset: Dataset, like: Dataset) -> Dataset:
 
 def _only_labels(dataset: Dataset) -> Dataset:
     """Return the labels of a data set, without features."""
-    nothing = assemble(
-        np.zeros(0, np.float32),
-        np.zeros(0, np.int32),
-        np.zeros(dataset.n_samples + 1, np.int32),
-        (dataset.n_samples, 1),
-    )
+    pointers = np.zeros(dataset.n_samples + 1, np.int32)
+    nothing = assemble(np.zeros(0, np.float32), np.zeros(0, np.int32), pointers, (dataset.n_samples, 1))
     return Dataset(nothing, dataset.Y, dataset.label_names, n_unknown_labels=dataset.n_unknown_labels, trusted=True)
 
 
