@@ -12,7 +12,7 @@ matrix is validated here before any of its methods is called.
 * `rises(...)`: whether pointers are non-decreasing; `(np.diff(p) < 0).any()` misses differences that overflow.
 * `assemble(...)`: a CSR matrix from arrays known to be canonical, without validation.
 
-A canonical matrix is validated in three passes over its arrays and is not copied.
+A canonical float32 matrix is validated in one compiled pass over its arrays and is not copied.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def check_X(X: Any, n_features: int | None = None) -> sparse.csr_matrix:
     X : sparse matrix or array of any format, or a dense array, of shape (n_samples, n_features)
     n_features : number of features that a fitted model expects
     """
-    matrix = _reuse_if_canonical(X, "X", np.dtype(np.float32))
+    matrix, finite = _reuse_if_canonical(X, "X")
     valid = matrix if matrix is not None else _validated(X, "X")
     if matrix is None:
         matrix = _canonical(valid, np.dtype(np.float32))
-    values = matrix.data
-    if values.size and not (np.isfinite(values.max()) and np.isfinite(values.min())):
-        row = _row_of(matrix.indptr, int(np.argmin(np.isfinite(values))))
+        finite = _is_finite(matrix.data)
+    if not finite:
+        row = _row_of(matrix.indptr, int(np.argmin(np.isfinite(matrix.data))))
         raise InputError(f"X holds a value in row {row} that is infinite or not a number in float32")
     if n_features is not None and matrix.shape[1] != n_features:
         raise InputError(f"X has {matrix.shape[1]} features, the model was fitted on {n_features}")
@@ -68,9 +68,12 @@ def check_Y(Y: Any, n_samples: int | None = None) -> sparse.csr_matrix:
     Y : sparse matrix or array of any format, or a dense array, of shape (n_samples, n_labels), each entry 0 or 1
     n_samples : number of rows of X
     """
-    valid = _validated(Y, "Y")
+    reused, _ = _reuse_if_canonical(Y, "Y")
+    valid = _validated(Y, "Y") if reused is None else reused
     if n_samples is not None and valid.shape[0] != n_samples:
         raise InputError(f"Y has {valid.shape[0]} rows, X has {n_samples}")
+    if reused is not None and (reused.data == 1).all():
+        return reused
     _check_binary(valid)
     matrix = _canonical(valid, np.dtype(np.float32))
     if not matrix.data.all():
@@ -84,25 +87,20 @@ def check_Y(Y: Any, n_samples: int | None = None) -> sparse.csr_matrix:
 
 def canonical_csr(matrix: Any, name: str, dtype: np.dtype[Any] | None = None) -> sparse.csr_matrix:
     """Return a matrix as canonical CSR (sorted indices, no duplicates), with `dtype` or its own dtype."""
-    reused = _reuse_if_canonical(matrix, name, dtype)
+    reused, _ = _reuse_if_canonical(matrix, name) if dtype in (None, np.float32) else (None, False)
     return _canonical(_validated(matrix, name), dtype) if reused is None else reused
 
 
 def assemble(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sparse.csr_matrix:
     """Return a `csr_matrix` of arrays known to be canonical, without a copy and without validation."""
-    matrix = _build_csr(data, indices, indptr, shape)
-    matrix.has_sorted_indices = True
-    matrix.has_canonical_format = True
-    return matrix
-
-
-def _build_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> sparse.csr_matrix:
     wanted = np.int32 if data.size <= LARGEST else np.int64
     empty: Any = shape  # scipy's stubs do not know that a shape makes an empty matrix of a given type
     matrix = sparse.csr_matrix(empty, dtype=data.dtype)
     matrix.data = np.asarray(data)  # a plain view of a memory-mapped array: slices of it are much cheaper
     matrix.indices = np.asarray(indices).astype(wanted, copy=False)
     matrix.indptr = np.asarray(indptr).astype(wanted, copy=False)
+    matrix.has_sorted_indices = True
+    matrix.has_canonical_format = True
     return matrix
 
 
@@ -113,10 +111,10 @@ def stored_csr(
     if data.dtype != np.float32 or indices.dtype != indptr.dtype or indices.dtype not in _INTEGERS:
         raise _invalid(name, f"its arrays are {data.dtype}, {indices.dtype} and {indptr.dtype}")
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
-    check_compressed(name, data, indices, indptr, *shape)
-    if not sparse.csr_matrix((data, indices, indptr), shape=shape).has_canonical_format:
+    canonical, finite = _check_entries(name, data, indices, indptr, *shape)
+    if not canonical:
         raise _invalid(name, "the columns of a row do not rise")
-    if data.size and not (np.isfinite(data.max()) and np.isfinite(data.min())):
+    if not finite:
         raise _invalid(name, "it holds a value that is infinite or not a number")
     if ones and data.size and not data.min() == data.max() == 1:
         raise _invalid(name, "it holds a value that is not 1")
@@ -132,12 +130,33 @@ def check_claims(where: str, n_entries: int, **sizes: int) -> None:
 
 def check_compressed(name: str, data: Array, indices: Array, indptr: Array, n_major: int, n_minor: int) -> None:
     """Raise InputError unless the arrays of a CSR (major: rows) or CSC (major: columns) matrix are safe for kernels."""
+    _check_sizes(name, data, indices, indptr, n_major)
+    _check_range(name, indices, n_minor)
+
+
+def _check_sizes(name: str, data: Array, indices: Array, indptr: Array, n_major: int) -> None:
+    """Raise InputError unless the pointers are valid and the arrays fit together; entries are not read."""
     _check_integers(name, "indices", indices, 1)
     _check_integers(name, "pointers", indptr, 1)
     if data.ndim != 1 or data.shape[0] != indices.shape[0]:
         raise _invalid(name, f"it has {indices.shape[0]} indices and values of shape {data.shape}")
     _check_pointers(name, indptr, n_major, indices.shape[0])
-    _check_range(name, indices, n_minor)
+
+
+def _check_entries(
+    name: str, data: Array, indices: Array, indptr: Array, n_major: int, n_minor: int
+) -> tuple[bool, bool]:
+    """Return whether float32 arrays of a CSR matrix are canonical, and finite; raise InputError if they are unsafe.
+
+    Every entry is read once.
+    """
+    from unmissed.numerics.csr import NOT_FINITE, NOT_SORTED, OUT_OF_RANGE, find_faults, read_only
+
+    _check_sizes(name, data, indices, indptr, n_major)
+    faults = find_faults(read_only(indptr), read_only(indices), read_only(data).view(np.uint32), n_minor)
+    if faults & OUT_OF_RANGE:
+        _check_range(name, indices, n_minor)  # raises, with the index
+    return not faults & NOT_SORTED, not faults & NOT_FINITE
 
 
 def restore(form: str, shape: tuple[int, int], parts: Mapping[str, Array], name: str) -> Any:
@@ -155,26 +174,25 @@ def rises(values: Array, *, strictly: bool = False) -> bool:
     return not (values[1:] <= values[:-1] if strictly else values[1:] < values[:-1]).any()
 
 
-def _reuse_if_canonical(matrix: Any, name: str, dtype: np.dtype[Any] | None) -> sparse.csr_matrix | None:
-    """Validate a CSR matrix and return it without conversion if it is canonical already, else None.
+def _reuse_if_canonical(matrix: Any, name: str) -> tuple[sparse.csr_matrix | None, bool]:
+    """Validate a float32 CSR matrix; return it without conversion if it is canonical, and whether it is finite.
 
-    This avoids scipy's constructors, which take longer than ranking a row.
+    This avoids scipy's constructors, which take longer than ranking a row. Any other matrix gives None.
     """
     if not (sparse.issparse(matrix) and matrix.format == "csr" and len(matrix.shape) == 2):
-        return None
+        return None, False
     data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
     parts = (data, indices, indptr)
     plain = all(type(one) is np.ndarray and one.ndim == 1 and one.flags.c_contiguous for one in parts)
-    if not plain or data.dtype != np.float32 or (dtype is not None and dtype != np.float32):
-        return None
+    if not plain or data.dtype != np.float32:
+        return None, False
     if not indices.dtype == indptr.dtype == np.int32 or not indptr.size or int(indptr[-1]) != data.size:
-        return None
+        return None, False
     shape = (int(matrix.shape[0]), int(matrix.shape[1]))
     if min(shape) < 0 or max(shape) > LARGEST:
-        return None
-    check_compressed(name, data, indices, indptr, *shape)
-    rebuilt = _build_csr(data, indices, indptr, shape)
-    return rebuilt if rebuilt.has_canonical_format else None
+        return None, False
+    canonical, finite = _check_entries(name, data, indices, indptr, *shape)
+    return assemble(data, indices, indptr, shape) if canonical else None, finite
 
 
 def _canonical(matrix: Any, dtype: np.dtype[Any] | None) -> sparse.csr_matrix:
@@ -362,6 +380,10 @@ def _check_binary(matrix: Any) -> None:
     raise InputError(
         f"Y holds {values.ravel()[position]:g}{where}, neither 0 nor 1; expected 1 for a label, 0 or nothing elsewhere"
     )
+
+
+def _is_finite(values: Array) -> bool:
+    return not values.size or bool(np.isfinite(values.max()) and np.isfinite(values.min()))
 
 
 def _row_of(indptr: Array, position: int) -> int:

@@ -305,7 +305,7 @@ def refused_by_training(method: str, params: dict[str, Any], data: Dataset) -> s
     params = {name: value for name, value in params.items() if name not in COSTS}
     try:
         model = find_model(method)(**Recipe(method, params).constructor_params())
-        model.fit_rows(model.check_rows(data.X, data.Y), UntouchedWork())
+        model.fit_rows(model.check_rows(data), UntouchedWork())
     except InputError as error:
         return " ".join(str(error).split())[:120]
     except TrainingBegan:

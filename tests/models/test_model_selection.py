@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
+from unmissed.features import Features
 from unmissed.metrics import Difference, RowMetric, register, registry
 from unmissed.metrics.builtin import BUILTIN
 from unmissed.models import Model, PWDiSMEC
@@ -57,7 +58,7 @@ def rows():
     label = np.where(rng.random(3000) < 0.5, rng.integers(0, HEAD, 3000), rng.integers(HEAD, N_LABELS - 1, 3000))
     one = sp.csr_matrix((np.ones(3000, np.float32), label, np.arange(3001)), shape=(3000, N_LABELS))
     Guesser.n_fitted = 0
-    return TrainingData(one, one)
+    return TrainingData(Features(one), one)
 
 
 def chosen(rows, tries, **goal):
@@ -163,7 +164,9 @@ def test_few_rows_are_held_out_in_turns_and_many_are_sampled(rows):
 
 def test_too_few_rows_leave_the_plain_parameters():
     Guesser.n_fitted = 0
-    found = choose(Guesser(), TrainingData(sp.eye(50, format="csr"), sp.eye(50, format="csr")), {"tail": [0.9]})
+    found = choose(
+        Guesser(), TrainingData(Features(sp.eye(50, format="csr")), sp.eye(50, format="csr")), {"tail": [0.9]}
+    )
     assert found.params == {"tail": 0.5}
     assert found.trials == []
     assert found.chosen is None

@@ -9,8 +9,9 @@ import pytest
 from tests.runs.corpora import small_corpus
 from unmissed.data import write_store
 from unmissed.errors import InputError
+from unmissed.features import scale_rows
 from unmissed.matrices import check_X
-from unmissed.models.training_data import TrainingData, scale_rows
+from unmissed.models.training_data import TrainingData
 
 TRAIN, OTHER = small_corpus()[0], small_corpus(seed=1)[0]
 
@@ -28,7 +29,7 @@ def test_rows_of_a_store_are_pickled_as_a_path_and_digest(tmp_path):
     packed = pickle.dumps(rows)
     assert len(packed) < 500
     again = pickle.loads(packed)
-    assert np.array_equal(again.features.data, rows.features.data)
+    assert np.array_equal(again.features.csr.data, rows.features.csr.data)
     assert again.store == rows.store
 
 
@@ -44,13 +45,13 @@ def test_another_store_at_the_same_path_is_refused_where_it_is_opened(tmp_path):
 def test_rows_in_memory_are_pickled_without_what_was_computed_from_them():
     rows = TrainingData.check(TRAIN.X, TRAIN.Y, normalize=True)
     size = len(pickle.dumps(rows))
-    rows.features.sum()
+    rows.features.csr.sum()
     assert len(pickle.dumps(rows)) == size
     assert pickle.loads(pickle.dumps(rows)).normalize
 
 
 def test_a_model_s_own_kind_of_rows_stays_its_own():
-    rows = Marked(TRAIN.X, TRAIN.Y, True, "some")
+    rows = Marked(TRAIN.features, TRAIN.Y, True, "some")
     again = pickle.loads(pickle.dumps(rows))
     assert (type(again), again.mark, again.store) == (Marked, "some", None)
 

@@ -16,6 +16,7 @@ from scipy import sparse
 from unmissed.data.checks import DocumentCounts
 from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.matrices import check_X, check_Y
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ class Origin(NamedTuple):
 
 
 class LabeledData:
-    """Base class of labeled data: sizes and label counts of X and Y, both in CSR format."""
+    """Base class of labeled data: sizes and label counts of X and Y."""
 
-    X: sparse.csr_matrix
+    X: Any
     Y: sparse.csr_matrix
 
     @property
@@ -102,6 +103,11 @@ class Dataset(LabeledData):
         _check_names("label_names", self.label_names, self.n_labels)
         _check_names("label_titles", self.label_titles, self.n_labels)
         _check_names("feature_names", self.feature_names, self.n_features)
+
+    @property
+    def features(self) -> Features:
+        """X as validated features."""
+        return Features(self.X)
 
     def __repr__(self) -> str:
         return (

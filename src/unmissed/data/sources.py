@@ -31,6 +31,7 @@ def load(
     path: Source,
     *,
     like: Dataset | None = None,
+    keep_unknown: bool = False,
     text: TextFeatures | str | None = None,
     labels: str | None = None,
     columns: Columns | None = None,
@@ -48,6 +49,7 @@ def load(
     path : file, folder or data frame; `X.npz,Y.npz` for a pair of scipy's files
     like : training set. Its text features transform the texts, and labels are matched by name to its labels: unknown
         labels are left out and counted in `n_unknown_labels`. Sizes must agree.
+    keep_unknown : with `like`, keep the labels that it does not have: their columns follow, sorted by name
     text : text features, fitted on this file unless they are fitted already; scikit-learn's TfidfVectorizer is
         accepted. A string is the name of the text column
     labels : name of the label column, short for `columns=Columns(labels=...)`
@@ -61,12 +63,12 @@ def load(
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)
     if isinstance(reader, DocumentReader):
-        dataset = _load_texts(path, like, None if isinstance(text, str) else text, options, progress)
+        dataset = _load_texts(path, like, None if isinstance(text, str) else text, options, progress, keep_unknown)
     else:
         sizes = {} if like is None else {"n_features": like.n_features, "n_labels": like.n_labels}
         dataset = reader.read(path, options, **sizes, progress=progress)
         if like is not None:
-            dataset = _align(path, dataset, like)
+            dataset = _align(path, dataset, like, keep_unknown)
     if like is None and isinstance(path, str | os.PathLike):
         vars(dataset)["origin"] = Origin(_absolute(path), dataclasses.asdict(options))
     return dataset
@@ -121,9 +123,7 @@ def load_labels(
     n_columns = n_labels if like_names is None else len(like_names)
     Y, names, n_missing = reader.read_labels(path, options, n_labels=n_columns, progress=progress)
     if keep_unknown and names is not None and like_names is not None:
-        known = index_names(like_names)
-        present = {names[label] for label in np.unique(Y.indices)}
-        like_names = [*like_names, *sorted(name for name in present if find_name(known, name) < 0)]
+        like_names = _with_unknown(Y, names, like_names)
         n_columns = len(like_names)
     Y, n_unknown = _align_labels(path, Y, names, like_names, n_columns)
     return Y, names if like_names is None else like_names, n_missing + n_unknown
@@ -148,7 +148,12 @@ def _absolute(path: PathLike) -> str:
 
 
 def _load_texts(
-    path: Source, like: Dataset | None, text: TextFeatures | None, options: ReadOptions, progress: Progress
+    path: Source,
+    like: Dataset | None,
+    text: TextFeatures | None,
+    options: ReadOptions,
+    progress: Progress,
+    keep_unknown: bool,
 ) -> Dataset:
     form = options.columns.unicode_normalization
     if like is not None:
@@ -161,13 +166,15 @@ def _load_texts(
     else:
         text = TextFeatures(unicode_normalization=form) if text is None else clone(text)
         X = text.fit_transform(texts)
-    Y, names, n_unknown = binarize(label_lists, None if like is None else like.label_names)
+    Y, names, n_unknown = binarize(
+        label_lists, None if like is None else like.label_names, keep_unknown=keep_unknown and like is not None
+    )
     dataset = Dataset(
         X,
         Y,
         label_names=names,
         feature_names=text.terms_,
-        label_titles=read_title_file(path, names, form) if like is None else like.label_titles,
+        label_titles=read_title_file(path, names, form) if like is None else _titles(like, names),
         text=text,
         n_unknown_labels=n_unknown,
         trusted=True,
@@ -176,19 +183,35 @@ def _load_texts(
     return dataset
 
 
-def _align(path: PathLike, dataset: Dataset, like: Dataset) -> Dataset:
+def _with_unknown(Y: sparse.csr_matrix, names: Sequence[str], like_names: Sequence[str]) -> list[str]:
+    """Return `like_names`, then the other names of labels that occur in Y, sorted."""
+    known = index_names(like_names)
+    present = {names[label] for label in np.unique(Y.indices)}
+    return [*like_names, *sorted(name for name in present if find_name(known, name) < 0)]
+
+
+def _titles(like: Dataset, names: Sequence[str] | None) -> list[str] | None:
+    """Return the titles of the training set's labels, then the names of labels that it does not have."""
+    return None if like.label_titles is None else [*like.label_titles, *(names or [])[like.n_labels :]]
+
+
+def _align(path: PathLike, dataset: Dataset, like: Dataset, keep_unknown: bool) -> Dataset:
     """Return a data set with the columns of the training set; raise InputError if they do not match."""
     if dataset.n_features != like.n_features:
         raise InputError(f"{path}: has {dataset.n_features} features; the training set has {like.n_features}")
     if dataset.feature_names and like.feature_names and dataset.feature_names != like.feature_names:
         raise InputError(f"{path}: its features have other names than those of the training set")
-    Y, n_unknown = _align_labels(path, dataset.Y, dataset.label_names, like.label_names, like.n_labels)
+    names, n_labels = like.label_names, like.n_labels
+    if keep_unknown and dataset.label_names is not None and names is not None:
+        names = _with_unknown(dataset.Y, dataset.label_names, names)
+        n_labels = len(names)
+    Y, n_unknown = _align_labels(path, dataset.Y, dataset.label_names, names, n_labels)
     return Dataset(
         dataset.X,
         Y,
-        label_names=like.label_names,
+        label_names=names,
         feature_names=like.feature_names,
-        label_titles=like.label_titles,
+        label_titles=_titles(like, names),
         text=like.text,
         n_unknown_labels=dataset.n_unknown_labels + n_unknown,
         trusted=True,

@@ -17,12 +17,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
-from unmissed.matrices import check_X, check_Y
-from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features, open_labels
+from unmissed.features import Features
+from unmissed.matrices import check_Y
+from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features
 from unmissed.models.parameters import check_parameters, describe_parameters, seeded, with_predict_params
-from unmissed.models.training_data import TrainingData, check_k, scale_rows
+from unmissed.models.training_data import TrainingData, check_k
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.propensity import as_propensity
 from unmissed.ranking import Ranking
@@ -140,8 +142,8 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, the path of a store, which is
-            memory-mapped
+        X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, a `Dataset` or the path of a
+            store, which is memory-mapped
         Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels); or a list or Series with one list of
             label names per row
         y : alias of Y, scikit-learn's name
@@ -155,13 +157,11 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         self, X: Any, Y: Any, work: Work | None, adjust: Callable[[TrainingData], TrainingData]
     ) -> Self:
         """Validate the arguments of `fit` and train; `adjust` lets a subclass add to the validated rows."""
-        X, feature_names = open_features(X)
-        Y, names = open_labels(Y)
         rows = adjust(self.check_rows(X, Y))
         self.fit_rows(rows, work)
-        if names is not None:
-            self.classes_ = names
-        self._set_feature_names(feature_names)
+        if rows.label_names is not None:
+            self.classes_ = rows.label_names
+        self._set_feature_names(rows.feature_names)
         self._warn_of_missed(0)
         return self
 
@@ -180,15 +180,13 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         """Train further labels, the columns of Y_new, and append them; the existing labels do not change."""
         self._check_fitted()
         first, before = self.n_labels_, self.classes_
-        X, feature_names = open_features(X)
-        check_feature_names(feature_names, getattr(self, "feature_names_in_", None))
-        Y_new, names = open_labels(Y_new)
         rows = self.check_rows(X, Y_new, self.n_features_in_)
-        if (names is None) != (before.dtype != object):
+        check_feature_names(rows.feature_names, getattr(self, "feature_names_in_", None))
+        if (rows.label_names is None) != (before.dtype != object):
             raise InputError("old and new labels must all have names, or none of them")
         self.fit_more(rows, Work(pieces=Overlay(self.pieces_)) if work is None else work)
-        if names is not None:
-            self.classes_ = np.concatenate([before, names])
+        if rows.label_names is not None:
+            self.classes_ = np.concatenate([before, rows.label_names])
         self._warn_of_missed(first)
         return self
 
@@ -217,7 +215,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
             return with_predict_params(self, params).rank(X, k)
         rows = self._checked(X)
         k = check_k(k, rows.shape[0], self.n_labels_)
-        return rank_trained(self._rank, rows, min(k, max(self.n_labels_, 1)), self.untrained_).padded(k)
+        return rank_trained(self._rank_features, rows, min(k, max(self.n_labels_, 1)), self.untrained_).padded(k)
 
     def score(self, X: Any, Y: Any = None, *, y: Any = None) -> float:
         """Return P@1, the fraction of rows whose highest-scoring label is correct; `y` is an alias of Y."""
@@ -306,20 +304,30 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         self.classes_ = np.arange(n_labels)
         return self
 
-    def check_rows(self, X: Any, Y: Any, n_features: int | None = None) -> TrainingData:
-        """Return validated training rows; without Y, X is the path of a store."""
-        if Y is None:
-            if not isinstance(X, str | os.PathLike):
-                raise InputError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
-                    "the path of a store that holds both"
-                )
+    def check_rows(self, X: Any, Y: Any = None, n_features: int | None = None) -> TrainingData:
+        """Return training rows: X and Y, validated; without Y, those of a `Dataset` or of the store at a path."""
+        if Y is not None:
+            rows = TrainingData.check(X, Y, normalize=self._normalizes, n_features=n_features)
+        elif isinstance(X, Dataset):
+            rows = TrainingData.of(X, normalize=self._normalizes)
+        elif isinstance(X, str | os.PathLike):
             rows = TrainingData.stored(X, normalize=self._normalizes)
         else:
-            rows = TrainingData.check(X, Y, normalize=self._normalizes, n_features=n_features)
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
+                "a data set or the path of a store that holds both"
+            )
+        if n_features is not None and rows.n_features != n_features:
+            raise InputError(f"X has {rows.n_features} features, the model was fitted on {n_features}")
         if not rows.n_samples:
             raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
         return rows
+
+    def check_features(self, X: Any) -> Features:
+        """Return validated rows with the features of training; whoever has them calls `rank` without another check."""
+        X, names = open_features(X)
+        check_feature_names(names, getattr(self, "feature_names_in_", None))
+        return Features.check(X, self.n_features_in_)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; `propensity__a=0.6` replaces the propensity model, which is immutable."""
@@ -362,12 +370,14 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def _normalizes(self) -> bool:
         return bool(getattr(self, "normalize", False))
 
-    def _checked(self, X: Any) -> sp.csr_matrix:
+    def _checked(self, X: Any) -> Features:
         """Return validated rows, L2-normalized if the model does that."""
-        X, names = open_features(X)
-        check_feature_names(names, getattr(self, "feature_names_in_", None))
-        X = check_X(X, self.n_features_in_)
-        return scale_rows(X) if self._normalizes else X
+        features = self.check_features(X)
+        return features.normalized() if self._normalizes else features
+
+    def _rank_features(self, rows: Features, k: int) -> Ranking:
+        """Return the ranking of `_rank`; a family that takes dense features overrides this."""
+        return self._rank(rows.csr, k)
 
     def _chosen(self, labels: npt.ArrayLike | None, n_samples: int = 1) -> npt.NDArray[np.int64]:
         """Return label indices as an array; None means all labels."""

@@ -16,6 +16,11 @@ Names = npt.NDArray[np.object_]
 _COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
+def as_names(names: Sequence[str] | None) -> Names | None:
+    """Return names as an array of objects; None if there are none."""
+    return None if names is None else np.array(names, dtype=object)
+
+
 def open_features(X: Any) -> tuple[Any, Names | None]:
     """Return the values of a data frame and its column names; return other input unchanged, with None."""
     if not _is_frame(X):

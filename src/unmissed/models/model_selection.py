@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -187,7 +187,7 @@ class HeldOut:
             model.set_params(propensity=FromTable(self.p))
         parts = []
         for fit, held in self.splits:
-            part = TrainingData(self.rows.X[fit], self.Y[fit], self.rows.normalize)
+            part = replace(self.rows, X=self.rows.X[fit], Y=self.Y[fit], store=None)
             ranking = clone(model).fit_rows(part).rank(self.rows.X[held], self.cuts[-1])
             counts = self.rows.label_counts[self.labels]
             truth = self.Y[held]

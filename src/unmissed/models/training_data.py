@@ -1,9 +1,8 @@
-"""TrainingData: X and Y validated once, as canonical CSR matrices."""
+"""TrainingData: features, labels and their names, validated once and passed on to models, tasks and workers."""
 
 from __future__ import annotations
 
 import os
-from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +14,9 @@ from unmissed.data import Dataset
 from unmissed.data.dataset import LabeledData
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
-from unmissed.matrices import LARGEST, check_X, check_Y
+from unmissed.features import Features
+from unmissed.matrices import LARGEST, check_Y
+from unmissed.models.frames import Names, as_names, open_features, open_labels
 
 _MOST_PADDING = 2**28  # bytes of padding in a ranking with k above the number of labels
 
@@ -34,26 +35,46 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingData(LabeledData):
-    """Validated training rows: features and labels.
+    """Validated training rows: features, labels and their names.
+
+    `check`, `of` and `stored` are the ways in. Whoever receives TrainingData does not validate it again.
 
     Parameters
     ----------
-    X : canonical float32 CSR matrix, (n_samples, n_features)
+    X : the features as they were given
     Y : canonical CSR matrix of ones, (n_samples, n_labels)
     normalize : whether `features` has L2-normalized rows
+    label_names, feature_names : names of labels and features, arrays of strings, or None
     store : the store that X and Y are mapped from; such rows are pickled as its path and digest
     """
 
-    X: sp.csr_matrix
+    X: Features
     Y: sp.csr_matrix
     normalize: bool = False
+    label_names: Names | None = field(default=None, kw_only=True)
+    feature_names: Names | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
     def check(cls, X: Any, Y: Any, *, normalize: bool = False, n_features: int | None = None) -> TrainingData:
-        """Validate X and Y, without copies where possible."""
-        X = check_X(X, n_features)
-        return cls(X, check_Y(Y, X.shape[0]), normalize)
+        """Validate matrices, data frames or lists of label names, without copies where possible."""
+        X, feature_names = open_features(X)
+        Y, label_names = open_labels(Y)
+        features = Features.check(X, n_features)
+        Y = check_Y(Y, features.shape[0])
+        return cls(features, Y, normalize, label_names=label_names, feature_names=feature_names)
+
+    @classmethod
+    def of(cls, dataset: Dataset, *, normalize: bool = False) -> TrainingData:
+        """Return the rows of a data set, which were validated when it was made."""
+        return cls(
+            dataset.features,
+            dataset.Y,
+            normalize,
+            label_names=as_names(dataset.label_names),
+            feature_names=as_names(dataset.feature_names),
+            store=Stored.of(dataset),
+        )
 
     @classmethod
     def stored(
@@ -63,7 +84,7 @@ class TrainingData(LabeledData):
         dataset = open_store(path)
         if digest is not None and dataset.digest != digest:
             raise InputError(f"{path}: holds other data: digest {dataset.digest[:12]}, expected {digest[:12]}")
-        return cls(dataset.X, dataset.Y, normalize, store=Stored.of(dataset))
+        return cls.of(dataset, normalize=normalize)
 
     def repeated(self, weights: Any) -> TrainingData:
         """Return the rows repeated by their integer weights; unchanged if weights is None."""
@@ -92,9 +113,9 @@ class TrainingData(LabeledData):
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
     @cached_property
-    def features(self) -> sp.csr_matrix:
-        """X, with L2-normalized rows if `normalize` is set."""
-        return scale_rows(self.X) if self.normalize else self.X
+    def features(self) -> Features:
+        """X, with L2-normalized rows if `normalize` is set; a family takes the part that its kernels read."""
+        return self.X.normalized() if self.normalize else self.X
 
 
 def _stored(path: str, digest: str, normalize: bool) -> TrainingData:
@@ -105,17 +126,6 @@ def _stored(path: str, digest: str, normalize: bool) -> TrainingData:
 def _made(cls: type[TrainingData], values: dict[str, Any]) -> TrainingData:
     """Unpickle rows from their fields, without cached properties."""
     return cls(**values)
-
-
-def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
-    """Return X with L2-normalized rows; empty rows stay empty."""
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    lengths = np.sqrt(np.bincount(rows, X.data.astype(np.float64) ** 2, minlength=X.shape[0]))
-    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    data = (X.data * factors[rows]).astype(np.float32)
-    scaled = copy(X)  # shares all other arrays; scipy's constructors take longer than ranking a row
-    scaled.data = data
-    return scaled
 
 
 def check_k(k: Any, n_samples: int, n_labels: int) -> int:

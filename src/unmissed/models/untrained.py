@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from unmissed.features import Features
 from unmissed.ranking import Ranking
 
 Mask = npt.NDArray[np.bool_] | None
@@ -33,7 +33,7 @@ def untrained_mask(counts: Counts | None) -> Mask:
     return mask if mask.any() else None
 
 
-def rank_trained(rank: Callable[[sp.csr_matrix, int], Ranking], X: sp.csr_matrix, k: int, untrained: Mask) -> Ranking:
+def rank_trained(rank: Callable[[Features, int], Ranking], X: Features, k: int, untrained: Mask) -> Ranking:
     """Return the k highest-scoring labels of each row among those with a training positive.
 
     `rank(X, k)` returns the k highest-scoring of all labels. Rows that lose labels are ranked again with

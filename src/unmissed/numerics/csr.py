@@ -1,4 +1,4 @@
-"""CSR matrices for kernels: count, reorder and copy rows of X, and collect pruned weights by feature."""
+"""CSR matrices for kernels: check, normalize, count and reorder rows of X; collect pruned weights by feature."""
 
 from typing import Any
 
@@ -8,8 +8,44 @@ import scipy.sparse as sp
 
 from unmissed._jit import kernel
 from unmissed.numerics.float64_sums import squared_norm, total
+from unmissed.numerics.prefetch import LINE, prefetch
 
 _N_SUMS = 16  # Partial sums, so that the compiler can vectorize.
+_PREFETCH_DISTANCE = 1  # Prefetch distance, in rows.
+OUT_OF_RANGE, NOT_SORTED, NOT_FINITE = 1, 2, 4  # what `find_faults` finds
+_INFINITE = np.uint32(0x7F800000)  # exponent bits of infinities and NaN
+
+
+@kernel()
+def find_faults(indptr, indices, numbers, n_columns):
+    """Return the faults of the entries of a CSR matrix, as a sum of OUT_OF_RANGE, NOT_SORTED and NOT_FINITE.
+
+    Each array is read once. `indptr` must be valid. `numbers` has the float32 values viewed as uint32. NOT_SORTED means
+    that the columns of a row do not rise strictly.
+    """
+    outside, unsorted, infinite = False, False, False
+    for row in range(indptr.shape[0] - 1):
+        begin, end = indptr[row], indptr[row + 1]
+        columns, entries = indices[begin:end], numbers[begin:end]
+        for at in range(columns.shape[0]):
+            outside |= (columns[at] < 0) | (columns[at] >= n_columns)
+            infinite |= (entries[at] & _INFINITE) == _INFINITE
+        for at in range(1, columns.shape[0]):
+            unsorted |= columns[at] <= columns[at - 1]
+    return OUT_OF_RANGE * outside + NOT_SORTED * unsorted + NOT_FINITE * infinite
+
+
+@kernel()
+def scale_to_unit(indptr, values, scaled):
+    """Set `scaled` to the values of rows divided by their L2 norm; squares are added in order, in float64."""
+    for row in range(indptr.shape[0] - 1):
+        entries, targets = values[indptr[row] : indptr[row + 1]], scaled[indptr[row] : indptr[row + 1]]
+        square = 0.0
+        for at in range(entries.shape[0]):
+            square += np.float64(entries[at]) * np.float64(entries[at])
+        factor = 1.0 / np.sqrt(square) if square > 0 else 0.0
+        for at in range(entries.shape[0]):
+            targets[at] = np.float32(np.float64(entries[at]) * factor)
 
 
 @kernel()
@@ -43,6 +79,10 @@ def reorder(begins, ends, indices, values, new_index, n_features, new_indptr, ne
     new_indptr[0] = 0
     for row in range(begins.shape[0]):
         begin, end = begins[row], ends[row]
+        if row + _PREFETCH_DISTANCE < begins.shape[0]:
+            for at in range(begins[row + _PREFETCH_DISTANCE], ends[row + _PREFETCH_DISTANCE], LINE):
+                prefetch(indices, at)
+                prefetch(values, at)
         features, entries = indices[begin:end], values[begin:end]
         last = filled + end - begin
         new_features, new_entries = new_indices[filled:last], new_values[filled:last]

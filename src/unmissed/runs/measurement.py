@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -154,10 +155,11 @@ class RankingEvaluator:
             )
         return found
 
-    def measure(self, file: PathLike) -> Evaluation:
-        """Return the evaluation of a ranking or score file."""
-        found = self.read(file)
-        return self.measure_rows(found.ranking, found.missing)
+    def with_measuring(self, **changes: Any) -> RankingEvaluator:
+        """Return an evaluator of the same truth, which is not read again, with other conventions or metrics."""
+        other = copy(self)
+        other.measuring = replace(self.measuring, **changes)
+        return other
 
     def measure_rows(self, ranking: Ranking, missing: npt.NDArray[np.int64] = NO_ROWS) -> Evaluation:
         """Return the evaluation of a ranking; missing rows count or are left out, as `missing_rows` says."""

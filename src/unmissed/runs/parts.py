@@ -16,7 +16,7 @@ from unmissed.archive import MANIFEST
 from unmissed.data import open_store
 from unmissed.errors import InputError
 from unmissed.execution import Executor, OnDisk, Piece, Work
-from unmissed.models.training_data import Stored, TrainingData, check_k
+from unmissed.models.training_data import TrainingData, check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.prediction import BATCH, check_features, predict
@@ -84,7 +84,7 @@ def predict_parts(
     """
     dataset = open_store(store)
     check_features(run, store, dataset.n_features, dataset.feature_names)
-    rows = TrainingData(dataset.X, dataset.Y, store=Stored.of(dataset))
+    rows = TrainingData.of(dataset)
     seal = _seal(run)
     k = check_k(k, rows.n_samples, run.n_labels)
     name = hashlib.sha256(f"{seal} {dataset.digest} {k} {sorted((params or {}).items())}".encode()).hexdigest()[:12]

@@ -8,21 +8,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scipy import sparse
-
 from unmissed.data import Columns
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, no_data
 from unmissed.data.readers.base import DocumentReader, ReadOptions
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.files import open_regular
+from unmissed.matrices import assemble
 from unmissed.models.parameters import Group, parameters_of, with_predict_params
 from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.answers import WRITERS, cut
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
-from unmissed.runs.run import Run
+from unmissed.runs.run import Run, is_texts
 
 BATCH = 4096  # rows ranked at a time
 _OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
@@ -37,7 +37,7 @@ def read_rows(
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[Any, list[str]]:
-    """Return the rows to rank, texts or features, and their ids; labels are not needed.
+    """Return the rows to rank, texts or `Features`, and their ids; labels are not needed.
 
     Texts are read lazily: the list of ids is complete when all rows have been read, and empty unless every row has an
     id. Texts come from JSON lines, tables and other text formats. For a run that was trained on text they also come
@@ -56,9 +56,9 @@ def read_rows(
         return Documents(path, options).texts_and_ids(progress)
     X, names = reader.read_features(path, options, progress=progress)
     if not header and X.shape[1] < run.n_features:  # without a header, trailing features may not occur
-        X = sparse.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], run.n_features))
+        X = assemble(X.data, X.indices, X.indptr, (X.shape[0], run.n_features))
     check_features(run, path, X.shape[1], names)
-    return X, []
+    return Features(X), []
 
 
 def check_features(run: Run, path: str | os.PathLike[str], n_features: int, names: list[str] | None) -> None:
@@ -95,7 +95,7 @@ def predict(
 
     `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
     `params` are other values of prediction parameters, as in `Model.rank`.
-    Texts without a known word get no labels, as in `Run.rank`.
+    Texts without a known word get no labels, as in `Run.rank`. A matrix is validated once, not batch by batch.
     """
     params = params or {}
     if isinstance(rows, Iterator | TextLines):
@@ -103,7 +103,9 @@ def predict(
         return Ranking.join([run.rank(texts, k, **params) for texts in _batches(rows, batch)], k).of_names(
             run.label_names
         )
-    n_samples = int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+    if not is_texts(rows):
+        rows = run.model.check_features(rows)
+    n_samples = len(rows) if isinstance(rows, Sequence) else int(rows.shape[0])
     k = check_k(k, n_samples, run.n_labels)
     parts = []
     for first in range(0, n_samples, batch):

@@ -18,6 +18,7 @@ from unmissed.data.names import unpack_names
 from unmissed.data.text import KIND as TEXT_KIND
 from unmissed.data.unicode import normalize
 from unmissed.errors import InputError, did_you_mean
+from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.registry import find_model
@@ -276,14 +277,14 @@ class Run:
         ]
 
     def features_of(self, rows: Any) -> Any:
-        """Return the features of texts; a matrix is returned as it is."""
+        """Return the `Features` of texts; a matrix is returned as it is."""
         if isinstance(rows, str):
             rows = [rows]
-        if not (isinstance(rows, Sequence) and all(isinstance(row, str) for row in rows)):
+        if not is_texts(rows):
             return rows
         if self.text is None:
             raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
-        return self.text.transform(rows)
+        return Features.check(self.text.transform(rows))
 
     def label(self, name_or_number: str | int) -> int:
         """Return the index of a label, given by its name, title or number."""
@@ -352,9 +353,14 @@ class Run:
         return joined
 
 
+def is_texts(rows: Any) -> bool:
+    """Return whether rows are texts rather than features."""
+    return isinstance(rows, Sequence) and all(isinstance(row, str) for row in rows)
+
+
 def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
     """Return the ranking without labels for texts that have no features; unchanged for a matrix."""
-    return ranking if features is rows else ranking.without_known_words(np.diff(features.indptr) == 0)
+    return ranking if features is rows else ranking.without_known_words(np.diff(features.csr.indptr) == 0)
 
 
 def _identity_of(folder: Path | int) -> tuple[int, int] | None:

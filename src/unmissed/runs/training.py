@@ -21,7 +21,6 @@ from unmissed.execution import Executor, OnDisk, Partition, Unfinished, Work
 from unmissed.models.base import Model
 from unmissed.models.parameters import seeded
 from unmissed.models.registry import make_model
-from unmissed.models.training_data import Stored
 from unmissed.progress import Progress, silent
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
@@ -65,7 +64,7 @@ def train(
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     check_dataset(dataset)
-    rows = replace(model.check_rows(dataset.X, dataset.Y), store=Stored.of(dataset))
+    rows = model.check_rows(dataset)
     with folder.locked(shared=not partition.is_all):
         known = list(sources) or [Source.of(dataset)]
         part = RunPart(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=known)
@@ -133,7 +132,7 @@ def extend(
         model = run.model.with_jobs(n_jobs)
         if not hasattr(model, "fit_labels"):
             raise InputError(f"{type(model).__name__} cannot add labels; train it again on all labels")
-        rows = model.check_rows(fresh.X, fresh.Y, run.n_features)
+        rows = model.check_rows(fresh, n_features=run.n_features)
         part = RunPart(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest, sources=[Source.of(dataset)])
         part = part.joined_by(versions())
         before = Manifest(run.recipe, run.n_features, run.parts)
@@ -303,6 +302,7 @@ def _select_labels(dataset: Dataset, columns: Sequence[int]) -> Dataset:
         label_titles=None if titles is None else [titles[label] for label in columns],
         feature_names=dataset.feature_names,
         text=dataset.text,
+        trusted=True,
     )
 
 

@@ -18,6 +18,7 @@ from unmissed.data.formats import files_of
 from unmissed.data.sources import load_again
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
+from unmissed.matrices import check_Y
 from unmissed.progress import Progress, silent
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import Source
@@ -67,13 +68,12 @@ def join(run: Run, old: Sequence[Dataset], new: Dataset) -> JoinedRows:
     kept = _latest(every)
     dataset = Dataset(
         sp.vstack([one.X[rows] for one, rows in zip(every, kept, strict=True)], format="csr"),
-        sp.vstack(
-            [_columns(one, position, n_labels)[rows] for one, rows in zip(every, kept, strict=True)], format="csr"
-        ),
+        check_Y(sp.vstack([_columns(one, position, n_labels)[rows] for one, rows in zip(every, kept, strict=True)])),
         label_names=names,
         label_titles=_all_titles(run, new, names),
         feature_names=run.feature_names,
         text=run.text,
+        trusted=True,
     )
     return JoinedRows(dataset, sum(one.n_samples - len(rows) for one, rows in zip(every, kept, strict=True)))
 

@@ -47,8 +47,7 @@ def tune(
     progress : progress callback, called after each candidate
     """
     model = make_model(method, params or {})
-    rows = model.check_rows(dataset.X, dataset.Y)
-    return choose(model, rows, tries or default_tries(method), goal, sampling, progress)
+    return choose(model, model.check_rows(dataset), tries or default_tries(method), goal, sampling, progress)
 
 
 def look(model: Model, dataset: Dataset, progress: Progress = silent) -> Choice | None:
@@ -57,7 +56,7 @@ def look(model: Model, dataset: Dataset, progress: Progress = silent) -> Choice 
     tries = {name: [now[name]] for name, value in model.baseline_params.items() if now[name] not in (value, "auto")}
     if not tries or dataset.n_samples < LEAST_ROWS:
         return None
-    return choose(model, model.check_rows(dataset.X, dataset.Y), tries, sampling=QUICK, progress=progress)
+    return choose(model, model.check_rows(dataset), tries, sampling=QUICK, progress=progress)
 
 
 def default_tries(method: str) -> dict[str, list[Any]]:

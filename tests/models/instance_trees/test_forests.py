@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.runs.corpora import small_corpus
 from unmissed import FastXML, PfastreXML, PfastXML
 from unmissed.errors import InputError
+from unmissed.features import scale_rows
 from unmissed.models.instance_trees import forest, growth
 from unmissed.models.instance_trees.voting import find_leaf
-from unmissed.models.training_data import scale_rows
 from unmissed.propensity import Constant, Jain
 
 TRAIN, TEST = small_corpus()

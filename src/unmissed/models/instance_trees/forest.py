@@ -90,7 +90,7 @@ class ForestState:
     def __call__(self) -> TreeGrower:
         """Return the shared state; called once per process."""
         return TreeGrower(
-            self.data.features,
+            self.data.features.csr,
             self.data.Y,
             self.gains,
             max_leaf=self.max_leaf,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import scipy.sparse as sp
 
+from unmissed.features import scale_rows
 from unmissed.models.label_trees.label_clusters import (
     LabelClusters,
     LabelRepresentations,
@@ -17,7 +18,7 @@ from unmissed.models.label_trees.label_tree import Beam, LabelTree, LeafSize, Tr
 from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps
 from unmissed.models.parameters import Cost, Help, Jobs, Normalize, PropensityModel, Prune, RandomSeed, Tolerance
 from unmissed.models.ranges import IntegerRange
-from unmissed.models.training_data import TrainingData, scale_rows
+from unmissed.models.training_data import TrainingData
 
 LabelSpace = Annotated[
     Literal["rows", "labels", "both"],
@@ -70,11 +71,11 @@ class Bonsai(LabelTree):
 
     def representations(self, rows: TrainingData) -> LabelRepresentations:
         """Return the L2-normalized sum of each label's rows, of their label vectors, or of both."""
-        spaces = {"rows": rows.features, "labels": rows.Y}
+        spaces = {"rows": rows.features.csr, "labels": rows.Y}
         if self.label_space in spaces:
             space = spaces[self.label_space]
         else:
-            space = sp.csr_matrix(sp.hstack([rows.features, scale_rows(rows.Y)], format="csr"))
+            space = sp.csr_matrix(sp.hstack([rows.features.csr, scale_rows(rows.Y)], format="csr"))
         return label_representations(space, rows.Y, self.n_jobs)
 
     def cluster(self, representations: LabelRepresentations, n_labels: int, tree: int) -> LabelClusters:

@@ -137,7 +137,7 @@ class NodeProblem:
             self.rows.Y.indices.astype(np.int32),
         )
         label_costs = self.positive_costs, self.negative_cost
-        return NodeTrainer(self.solver, self.rows.features, self.clusters, *label_costs, *arrays)
+        return NodeTrainer(self.solver, self.rows.features.csr, self.clusters, *label_costs, *arrays)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Parabel(LabelTree):
 
     def representations(self, rows: TrainingData) -> LabelRepresentations:
         """Return the L2-normalized sum of each label's rows."""
-        return label_representations(rows.features, rows.Y, self.n_jobs)
+        return label_representations(rows.features.csr, rows.Y, self.n_jobs)
 
     def cluster(self, representations: LabelRepresentations, n_labels: int, tree: int) -> LabelClusters:
         """Split the labels recursively by balanced spherical 2-means."""

@@ -69,9 +69,10 @@ class Design:
     Frequent features come first so that the often-used part of a weight vector stays in cache. Coordinate ascent
     converges faster in random row order. Features that do not occur in the rows are removed.
 
-    `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X. `chosen` are
-    the rows of X (ascending; None for all) and `position_of_row` their positions here. `typical_length` is the median
-    of |x| over non-empty rows, to three digits (1 if all are empty).
+    `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X;
+    `counts` are the non-zeros of each column. `chosen` are the rows of X (ascending; None for all) and
+    `position_of_row` their positions here. `typical_length` is the median of |x| over non-empty rows, to three digits
+    (1 if all are empty).
     """
 
     indptr: npt.NDArray[np.int64]
@@ -80,6 +81,7 @@ class Design:
     norms: Floats
     position_of_row: RowIndices
     features: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
     chosen: npt.NDArray[np.int64] | None
     use_bias: np.float32
     typical_length: float
@@ -145,7 +147,7 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None)
     begins, ends = begins.astype(np.int64), ends.astype(np.int64)
     n_samples = len(begins)
     indices = np.ascontiguousarray(X.indices)
-    features, position_of_feature = _frequent_first(begins, ends, indices, X.shape[1])
+    features, counts, position_of_feature = _frequent_first(begins, ends, indices, X.shape[1])
     order = np.random.default_rng(seed).permutation(n_samples)
     position_of_row = np.empty(n_samples, np.int32)
     position_of_row[order] = np.arange(n_samples, dtype=np.int32)
@@ -162,7 +164,9 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None)
     filled = norms[norms > 0]
     typical = float(f"{math.sqrt(float(np.median(filled))):.3g}") if len(filled) else 1.0  # exactly 1 for unit rows
     use_bias = np.float32(1 if bias else 0)
-    return Design(indptr, new_indices, values, norms + use_bias, position_of_row, features, chosen, use_bias, typical)
+    norms += use_bias
+    columns = features, counts
+    return Design(indptr, new_indices, values, norms, position_of_row, *columns, chosen, use_bias, typical)
 
 
 def _check_rows(rows: npt.ArrayLike, n_samples: int) -> npt.NDArray[np.int64]:
@@ -176,16 +180,20 @@ def _check_rows(rows: npt.ArrayLike, n_samples: int) -> npt.NDArray[np.int64]:
 
 def _frequent_first(
     begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], indices: npt.NDArray[Any], n_features: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return the features of some rows, most frequent first, and the inverse map (undefined for other features)."""
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return the features of some rows, most frequent first, their counts, and the inverse map.
+
+    The inverse map is undefined for features that these rows do not have.
+    """
     seen = workspace("features seen", (n_features,), np.int32)
     with borrowed_zeros("counts of features", n_features, np.int64) as counts:
         occurring = np.sort(seen[: count_rows(begins, ends, indices, counts, seen)])
         features = occurring[np.argsort(-counts[occurring], kind="stable")]
+        frequencies = counts[features]
         counts[occurring] = 0
     position_of_feature = workspace("index of features", (n_features,), np.int32)
     position_of_feature[features] = np.arange(len(features), dtype=np.int32)
-    return features, position_of_feature
+    return features, frequencies, position_of_feature
 
 
 _LEAST_COST = 1e-30  # avoids an infinite h for a cost of 0

@@ -111,7 +111,7 @@ class LinearModel(Model):
         self._check_fitted()
         if params:
             return with_predict_params(self, params).rank(X, k, candidates=candidates, n_candidates=n_candidates)
-        rows = self._checked(X)
+        rows = self._checked(X).csr
         k = check_k(k, rows.shape[0], self.n_labels_)
         proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates
         if self.by_label_ is None:
@@ -124,12 +124,12 @@ class LinearModel(Model):
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
         self._check_fitted()
-        return exact_scores.decide(self._checked(X), self.ranked_shards_, self.n_labels_, threshold, self.n_jobs)
+        return exact_scores.decide(self._checked(X).csr, self.ranked_shards_, self.n_labels_, threshold, self.n_jobs)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._check_fitted()
-        rows = self._checked(X)
+        rows = self._checked(X).csr
         return exact_scores.scores_of(rows, self.shards_, self._chosen(labels, rows.shape[0]))
 
     def __dir__(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class Solver(Protocol):
 class BlockProblem:
     """Computes the shared state of label blocks: the prepared solver, Y as CSC, and the costs.
 
-    Costs are computed in the worker, so that the data sent to it does not grow with the number of labels.
+    Costs are computed once per process. They are not pickled: what a worker receives does not grow with the labels.
     """
 
     solver: Solver
@@ -47,9 +48,16 @@ class BlockProblem:
 
     def __call__(self) -> Blocks:
         """Return the shared state; called once per worker."""
-        costs = self.model._costs(self.rows.label_counts, self.rows.n_samples)
         Y = self.rows.Y.tocsc()
-        return Blocks(self.solver.prepare(self.rows.features), Y, costs, find_duplicate_columns(Y))
+        return Blocks(self.solver.prepare(self.rows.features.csr), Y, self.costs, find_duplicate_columns(Y))
+
+    @cached_property
+    def costs(self) -> Costs:
+        """The costs of all labels; raise InputError if they are invalid."""
+        return self.model._costs(self.rows.label_counts, self.rows.n_samples)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BlockProblem, (self.solver, self.rows, self.model)
 
 
 @dataclass(frozen=True)
@@ -116,14 +124,14 @@ class OneVsRest(LinearModel):
 
     def _train(self, rows: TrainingData, first: int, work: Work) -> None:
         """Solve the label blocks that are not finished, numbering labels from `first`."""
-        solver = self._solver()
+        problem = BlockProblem(self._solver(), rows, clone(self))
         size = int(self.block_size)
-        self._costs(rows.label_counts, rows.n_samples)  # raises for invalid costs before X is copied
+        _ = problem.costs  # raises for invalid costs before X is copied
         tasks = [
             BlockTask(first + begin, begin, min(begin + size, rows.n_labels)) for begin in range(0, rows.n_labels, size)
         ]
         sizes = {task.key: task.size for task in tasks}
-        for piece in work.map(tasks, BlockProblem(solver, rows, clone(self))):
+        for piece in work.map(tasks, problem):
             if piece.metadata.get("n_labels") != sizes[piece.key]:
                 raise InputError(f"{piece.where or piece.key}: was made with another block_size")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from unmissed.archive import is_archive, read_json, remove_torn, write_json
 from unmissed.data import (
@@ -21,7 +20,6 @@ from unmissed.data import (
     catalog,
     check_dataset,
     load,
-    load_labels,
     open_store,
     write_store,
 )
@@ -29,6 +27,7 @@ from unmissed.data.catalog import Recognized
 from unmissed.data.statistics import describe_labels
 from unmissed.errors import InputError
 from unmissed.execution import Limits
+from unmissed.matrices import assemble
 from unmissed.metrics import Conventions, Evaluation, known_metrics
 from unmissed.metrics.conventions import RERANK_DEPTH, Policy
 from unmissed.models.registry import PLAIN, method_with_role
@@ -81,7 +80,11 @@ class Comparison:
 
 
 class PreparedData(NamedTuple):
-    """Training and test stores, their folder, the name of the data set, its catalog entry, and warnings."""
+    """Training and test stores, their folder, the name of the data set, its catalog entry, and warnings.
+
+    The test rows have the labels of the training set only. `truth` is the store with all of their labels, as `evaluate`
+    counts them; the conventions decide whether labels without a training positive count.
+    """
 
     train: Dataset
     test: Dataset
@@ -89,6 +92,7 @@ class PreparedData(NamedTuple):
     name: str
     recognized: Recognized | None
     warnings: list[str]
+    truth: Path
 
 
 def compare(
@@ -126,7 +130,6 @@ def compare(
     with stage("reading") as progress:
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
         data = prepare(train, test, folder / "data", how.name, text, reading)
-        truth = keep_truth(test, data, reading)
     for line in data.warnings:
         warn(line)
     propensity = _usual(data.recognized) if how.propensity is None else as_propensity(how.propensity)
@@ -141,7 +144,7 @@ def compare(
     entries += [_entry(*one) for one in earlier.methods]
     with stage("measuring"):
         files = _files({**earlier.scores, **how.scores}, folder, entries)
-        results = _results(entries, data, how, propensity, truth, files)
+        results = _results(entries, data, how, propensity, files)
     results["kept"] = [*(one.key for one, _ in earlier.methods), *earlier.scores]
     results["left_out"] = earlier.left_out
     write_json(folder / RESULTS, results)
@@ -189,7 +192,7 @@ def read_results(path: PathLike) -> dict[str, Any]:
 def prepare(
     train: PathLike, test: PathLike, folder: Path, name: str | None, text: TextFeatures | None, reading: dict[str, Any]
 ) -> PreparedData:
-    """Write both data sets as stores; unchanged files are not read again.
+    """Write both data sets as stores; every file is read once, and unchanged files are not read again.
 
     `reading` has the options of `load`: columns, header, one_based and progress.
     """
@@ -201,12 +204,17 @@ def prepare(
     }
     noted = folder / "source.json"
     paths = [folder / "train", folder / "test"]
+    truth = folder / "truth"
     warnings: list[str] | None = None
     if not (noted.is_file() and read_json(noted) == source and all(map(is_archive, paths))):
         rows = load(train, text=text, **reading)
         warnings = check_dataset(rows)
-        test_rows = load(test, like=rows, **reading)
-        for path, dataset in zip(paths, (rows, test_rows), strict=True):
+        every = load(test, like=rows, keep_unknown=True, **reading)
+        test_rows = _known_labels(every, rows)
+        stores = dict(zip(paths, (rows, test_rows), strict=True))
+        if test_rows.n_unknown_labels:
+            stores[truth] = _only_labels(every)
+        for path, dataset in stores.items():
             if not is_archive(path):
                 remove_torn(path)
                 write_store(dataset, path)
@@ -219,24 +227,24 @@ def prepare(
     recognized = catalog.recognize([name] if name else names, sizes)
     called = name or (recognized.entry.name if recognized else names[0])
     warnings = check_dataset(rows) if warnings is None else warnings
-    return PreparedData(rows, test_rows, folder, called, recognized, warnings)
+    return PreparedData(
+        rows, test_rows, folder, called, recognized, warnings, truth if test_rows.n_unknown_labels else paths[1]
+    )
 
 
-def keep_truth(test: PathLike, data: PreparedData, reading: Mapping[str, Any]) -> Path:
-    """Return the store with all labels of the test rows; write it if it does not exist.
+def _known_labels(dataset: Dataset, like: Dataset) -> Dataset:
+    """Return test rows with the labels of the training set only, which are the first ones; count the others."""
+    Y = dataset.Y[:, : like.n_labels]
+    n_unknown = dataset.n_unknown_labels + dataset.Y.nnz - Y.nnz
+    kept = {name: getattr(like, name) for name in ("label_names", "feature_names", "label_titles", "text")}
+    return Dataset(dataset.X, Y, **kept, n_unknown_labels=n_unknown, trusted=True)
 
-    The store of the test rows has the labels of the training set only. Labels without a training positive are added
-    here, as `evaluate` does; the conventions decide whether they count.
-    """
-    path = data.folder / "truth"
-    if not data.test.n_unknown_labels:
-        return data.folder / "test"
-    if not path.exists():
-        known, n_labels = data.train.label_names, data.train.n_labels
-        Y, names, n_left_out = load_labels(test, like_names=known, n_labels=n_labels, keep_unknown=True, **reading)
-        no_features = sparse.csr_matrix((Y.shape[0], 1), dtype=np.float32)
-        write_store(Dataset(no_features, Y, label_names=names, n_unknown_labels=n_left_out), path)
-    return path
+
+def _only_labels(dataset: Dataset) -> Dataset:
+    """Return the labels of a data set, without features."""
+    pointers = np.zeros(dataset.n_samples + 1, np.int32)
+    nothing = assemble(np.zeros(0, np.float32), np.zeros(0, np.int32), pointers, (dataset.n_samples, 1))
+    return Dataset(nothing, dataset.Y, dataset.label_names, n_unknown_labels=dataset.n_unknown_labels, trusted=True)
 
 
 def _fingerprint(path: PathLike) -> list[Any]:
@@ -300,18 +308,16 @@ def _results(
     data: PreparedData,
     how: Comparison,
     propensity: Propensity,
-    truth: Path,
     files: Mapping[str, Path],
 ) -> dict[str, Any]:
     """Evaluate all rankings, without and with the authors' re-ranking, and compare them with the paper."""
-    stores = (truth, data.folder / "train")
     conventions = Conventions(unseen_labels=how.unseen_labels)
     plainly = Measuring(how.k, propensity, conventions, None, how.n_resamples, how.level, how.seed)
-    judge = RankingEvaluator(*stores, plainly)
+    judge = RankingEvaluator(data.truth, data.folder / "train", plainly)
     reranked = [metric for metric in known_metrics().values() if metric.reranked]
-    reranking = replace(plainly, conventions=replace(conventions, rerank=True), metrics=reranked)
-    again = RankingEvaluator(*stores, reranking)
-    found = {key: judge.measure(path) for key, path in files.items()}
+    again = judge.with_measuring(conventions=replace(conventions, rerank=True), metrics=reranked)
+    rankings = {key: again.read(path) for key, path in files.items()}  # as deep as re-ranking needs
+    found = {key: judge.measure_rows(*one) for key, one in rankings.items()}
     baseline = how.baseline if how.baseline in found else next(iter(found), None)
     best, against_best = _best(judge, found)
     for one in entries:
@@ -320,7 +326,7 @@ def _results(
         summary = judge.summarize(found[one["key"]])
         one |= {name: summary[name] for name in ("figures", "deciles", "support")}
         one["warnings"] = [*(one.get("warnings") or []), *summary["warnings"]]
-        one["reranked"] = again.summarize(again.measure(files[one["key"]]))["figures"]
+        one["reranked"] = again.summarize(again.measure_rows(*rankings[one["key"]]))["figures"]
         one["against_baseline"] = judge.difference(found[one["key"]], found[baseline]) if baseline else {}
         one["against_best"] = against_best[one["key"]]
     results = {

@@ -59,7 +59,7 @@ class Trial:
             seconds = {"train": time.perf_counter() - begin, "processor": time.process_time() - processor}
             peak = peak_bytes()
             begin = time.perf_counter()
-            ranking = predict(run, test_rows.X, self.depth, progress=lambda *done: say(("ranking", *done)))
+            ranking = predict(run, test_rows.features, self.depth, progress=lambda *done: say(("ranking", *done)))
             seconds["predict"] = time.perf_counter() - begin
         ranking.save(self.folder / RANKING)
         return {
@@ -84,7 +84,7 @@ class Trial:
         with warnings.catch_warnings(), temporary_folder(warm) as aside, naming_target(warm, aside):
             warnings.simplefilter("ignore")
             try:
-                predict(train(self._model(), few, aside / "run"), few.X, self.depth)
+                predict(train(self._model(), few, aside / "run"), few.features, self.depth)
             except (UnmissedError, ValueError):
                 return
 
@@ -93,7 +93,7 @@ def write_warm_rows(dataset: Dataset, path: Path) -> None:
     """Write the first rows of a training set as the store of the warm-up."""
     if not is_archive(path):
         remove_torn(path)
-        write_store(Dataset(dataset.X[:WARM_ROWS], dataset.Y[:WARM_ROWS]), path)
+        write_store(Dataset(dataset.X[:WARM_ROWS], dataset.Y[:WARM_ROWS], trusted=True), path)
 
 
 def run_trial(trial: Trial, wanted: dict[str, Any], limits: Limits, stage: Stage) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from tests.models.linear.problems import make_problem
 from unmissed.data import make_corpus
 from unmissed.errors import InputError
 from unmissed.execution import InMemory, Work
+from unmissed.features import scale_rows
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning
 from unmissed.models.linear.ranking import exact_scores
-from unmissed.models.training_data import scale_rows
 from unmissed.models.untrained import drop_untrained
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -82,7 +82,8 @@ class LEMLProblem:
 
     def __call__(self) -> tuple[HalfSteps, AlternationState, float]:
         """Return the half steps, the iterate to continue from, and the tolerance."""
-        X = append_constant(self.rows.features) if self.fit_bias else self.rows.features
+        X = self.rows.features.csr
+        X = append_constant(X) if self.fit_bias else X
         start = initial_state(X.shape[1], self.rows.n_labels, self.n_components, self.seed)
         half_steps = make_half_steps(X, self.rows.Y, Threads(self.n_jobs), **self.settings)
         return half_steps, start if self.last is None else _open_state(self.last, start), self.tol
@@ -178,7 +179,8 @@ class LEML(Model):
 
         def masked(rows: TrainingData) -> TrainingData:
             rows = rows.repeated(sample_weight)
-            return MaskedTrainingData(rows.X, rows.Y, rows.normalize, _check_observed(observed, rows), store=rows.store)
+            known = {one.name: getattr(rows, one.name) for one in fields(rows)}
+            return MaskedTrainingData(**known, observed=_check_observed(observed, rows))
 
         return self._validate_and_fit(X, one_of(Y, y), work, masked)
 
@@ -257,7 +259,7 @@ class LEML(Model):
     def embed(self, X: Any) -> Floats:
         """Return the embedding W^T x of each row, (n_samples, n_components)."""
         self._check_fitted()
-        return self._embed(self._checked(X))
+        return self._embed(self._checked(X).csr)
 
     def _embed(self, X: sp.csr_matrix) -> Floats:
         embedded = sparse_product(X, self.features_, Threads(self.n_jobs))

@@ -82,7 +82,7 @@ class RowClusterTask:
 
     def run(self, shared: SLEECState) -> Piece:
         """Return the centroids and the cluster of each row."""
-        X = shared.rows.features
+        X = shared.rows.features.csr
         n_clusters = round(X.shape[0] / shared.cluster_size)
         found = cluster_rows(X, n_clusters, np.random.default_rng([shared.seed, self.learner]))
         return Piece(self.key, {"centroids": found.centroids, "of_row": found.of_row})
@@ -105,7 +105,7 @@ class EmbedTask:
         """Return the regressor and the normalized embeddings of the rows."""
         members = np.flatnonzero(shared.of_row[self.learner] == self.cluster)
         rng = np.random.default_rng([shared.seed, self.learner, self.cluster])
-        found = shared.solver.solve(shared.rows.features[members], shared.rows.Y[members], rng)
+        found = shared.solver.solve(shared.rows.features.csr[members], shared.rows.Y[members], rng)
         arrays: dict[str, npt.NDArray[Any]] = {
             "features": found.features,
             "regressor": found.regressor,

@@ -73,5 +73,5 @@ class QuantizedRows:
 
 def _count_rare(design: Design) -> int:
     """Return the number of non-zeros of rare features, or 0 if these should have lines like the others."""
-    n_rare = int(np.count_nonzero(design.indices >= FREQUENT))
+    n_rare = int(design.counts[FREQUENT:].sum())
     return 0 if n_rare < MIN_RARE * len(design.values) or (n_rare and design.values.min() < 0) else n_rare

@@ -156,7 +156,7 @@ class PDSparse(LinearModel):
         if work.pieces.get(_CERTIFICATE) is not None:
             return
         work.plan(int(self.max_epochs))
-        X, Y, held_out = rows.features, rows.Y, None
+        X, Y, held_out = rows.features.csr, rows.Y, None
         if self.early_stopping:
             order = np.random.default_rng(self._seed).permutation(rows.n_samples)
             held_out_rows, training_rows = (
