@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 PathLike = str | os.PathLike[str]
+_logger = logging.getLogger(__name__)
 
 __all__ = ["holds_text", "load", "load_labels", "read_texts", "save", "target_format"]
 
@@ -62,6 +64,7 @@ def load(
     progress : progress callback
     """
     source_format = format_of(path)
+    _logger.info("reading %s", path if isinstance(path, str | os.PathLike) else type(path).__name__)
     columns = _columns(columns, text, labels)
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)
