@@ -10,6 +10,7 @@ from unmissed.cli import show
 from unmissed.cli.options import Policy, ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
+from unmissed.models.registry import PLAIN, method_with_role
 
 if TYPE_CHECKING:
     from unmissed.execution import Limits
@@ -36,7 +37,7 @@ def compare(
     ] = None,
     baseline: Annotated[
         str, typer.Option(help="The method that paired differences refer to.", autocompletion=list_methods)
-    ] = "dismec",
+    ] = method_with_role(PLAIN),
     propensity: Annotated[
         str | None,
         typer.Option(help="jain, jain:A,B, constant:P or table:FILE. Default: jain with the data set's A and B."),

@@ -9,6 +9,7 @@ from unmissed.cli import show
 from unmissed.cli.options import ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import load_training_set
 from unmissed.errors import InputError
+from unmissed.models.registry import DEFAULT, method_with_role
 
 if TYPE_CHECKING:
     from unmissed.runs.planning import Estimate, Plan
@@ -26,7 +27,7 @@ def plan(
     text: TextOptions,
     method: Annotated[
         str, typer.Option(help="A method that trains labels one by one.", autocompletion=list_methods)
-    ] = "pw-dismec",
+    ] = method_with_role(DEFAULT),
     workers: Annotated[int, typer.Option(help="Workers, or partitions that run at once.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of each worker.", min=1)] = 1,
     block_size: Annotated[int, typer.Option(help="Labels per task.", min=1)] = 256,

@@ -9,6 +9,7 @@ from unmissed.cli import show
 from unmissed.cli.methods import flag_of
 from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, report_choice
+from unmissed.models.registry import DEFAULT, method_with_role
 
 
 @with_groups
@@ -16,7 +17,9 @@ def tune(
     data: Data,
     reading: ReadingOptions,
     text: TextOptions,
-    method: Annotated[str, typer.Option(help="The method to tune.", autocompletion=list_methods)] = "pw-dismec",
+    method: Annotated[str, typer.Option(help="The method to tune.", autocompletion=list_methods)] = method_with_role(
+        DEFAULT
+    ),
     metric: Annotated[str, typer.Option(help="The metric to maximize: P, nDCG, PSP, PSnDCG or recall @k.")] = "PSP@5",
     keep: Annotated[str, typer.Option(help="The metric that must not drop significantly below the baseline.")] = "P@1",
     tries: Annotated[

@@ -24,6 +24,10 @@ METHOD_SPECS = {
     "ProXML": ("proxml",),
 }
 """Method specs for each column; the paper does not say whether (P)PD-Sparse is PD-Sparse or PPD-Sparse."""
+OWN, UNWEIGHTED = "PW-DiSMEC", "DiSMEC"
+"""The columns of the paper's own method and of its unweighted counterpart."""
+UPPER_BOUND = "pw-dismec:weighting=surrogate"
+"""The paper's own method with the convex upper bound of the unbiased loss."""
 
 _TABLE_VALUES = """
 EURLex-4K

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -105,6 +105,8 @@ class Model(Estimator, ABC):
     """Parameters of the simpler method that this one extends, such as no weighting; the baseline of `choose`."""
     fast_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
+    compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 
     n_features_in_: int
     n_labels_: int
@@ -261,6 +263,10 @@ class Model(Estimator, ABC):
         A result of more than 2 GiB is refused if `labels` is None; `rank` handles any number of labels.
         """
         self._cannot("score chosen labels; use rank")
+
+    @classmethod
+    def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
+        """Call the kernels that a tiny data set does not reach, given a larger one; there are none by default."""
 
     def certificate(self) -> Certificate | None:
         """Return the duality gaps of the problems that training solved; None if the method has no certificate."""

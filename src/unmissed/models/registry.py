@@ -19,6 +19,8 @@ GROUP = "unmissed.models"
 
 LINEAR, TREES, EMBEDDINGS, BASELINES = "linear one-vs-rest", "tree based", "embedding based", "baseline"
 """The families of methods, as the paper's main table groups them."""
+DEFAULT, PLAIN, FLOOR = "default", "plain", "floor"
+"""Roles of methods: used if none is named, its unweighted counterpart, and a baseline that ignores the features."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,14 @@ class Method:
     summary : one line on what it does
     title : its name in tables; by default the name of the class
     family : its family, such as `LINEAR`
+    role : its role in commands and comparisons, such as `DEFAULT`; most methods have none
     """
 
     import_path: str
     summary: str
     title: str = ""
     family: str = ""
+    role: str = ""
 
     def __post_init__(self) -> None:
         if not self.title:
@@ -45,13 +49,14 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "dismec": Method(
-        "unmissed.models.linear.dismec.estimator:DiSMEC", "one squared-hinge SVM per label", family=LINEAR
+        "unmissed.models.linear.dismec.estimator:DiSMEC", "one squared-hinge SVM per label", family=LINEAR, role=PLAIN
     ),
     "pw-dismec": Method(
         "unmissed.models.linear.dismec.estimator:PWDiSMEC",
         "the same with propensity-weighted positives",
         "PW-DiSMEC",
         LINEAR,
+        DEFAULT,
     ),
     "leml": Method(
         "unmissed.models.embeddings.leml.estimator:LEML",
@@ -92,7 +97,7 @@ METHODS: dict[str, Method] = {
         LINEAR,
     ),
     "popularity": Method(
-        "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES
+        "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES, role=FLOOR
     ),
 }
 """The methods of this package by name; classes are imported on first use."""
@@ -119,6 +124,11 @@ def known_methods() -> dict[str, Method]:
     for entry in entry_points(group=GROUP):
         methods.setdefault(entry.name, Method(entry.value, "by an installed package"))
     return methods
+
+
+def method_with_role(role: str) -> str:
+    """Return the name of the method with a role, such as `DEFAULT`."""
+    return next(name for name, method in METHODS.items() if method.role == role)
 
 
 def find_model(method: str) -> type[Model]:

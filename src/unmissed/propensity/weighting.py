@@ -13,6 +13,8 @@ from unmissed.losses.inverse import bound_factor, check_propensities, counter_fa
 
 WeightingName = Literal["none", "surrogate", "tail", "floored-tail", "balanced", "unbiased"]
 """The names of the weightings, for annotations and for choices on the command line."""
+CONVEX: tuple[WeightingName, ...] = ("none", "surrogate", "tail", "floored-tail", "balanced")
+"""The weightings whose problems are convex for every loss; tuning tries them."""
 Floats = npt.NDArray[np.float64]
 BALANCE = 0.9  # b of the class-balanced costs
 

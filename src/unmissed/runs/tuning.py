@@ -8,14 +8,14 @@ from typing import Any
 from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.models.base import Model
-from unmissed.models.linear.dismec.estimator import CANDIDATES
 from unmissed.models.model_selection import QUICK, Choice, Goal, Sampling, choose
 from unmissed.models.parameters import Parameter, parameters_of
 from unmissed.models.registry import find_model, make_model
 from unmissed.progress import Progress, silent
+from unmissed.propensity.weighting import CONVEX
 
 TRIES: dict[str, tuple[Any, ...]] = {
-    "weighting": ("none", *CANDIDATES),
+    "weighting": CONVEX,
     "C": (0.1, 0.3, 1.0, 3.0, 10.0),
 }
 """Default values to try, by parameter."""

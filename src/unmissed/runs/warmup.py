@@ -21,8 +21,6 @@ from unmissed import _jit
 from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError, UnmissedError
-from unmissed.models import LEML, DiSMEC, Parabel, PDSparse, PWDiSMEC
-from unmissed.models.label_trees.node_solver import LANE_MULTIPLE, MAX_COLUMNS
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import METHODS, find_model
 from unmissed.progress import Progress, silent
@@ -32,7 +30,6 @@ from unmissed.runs.prediction import predict
 from unmissed.runs.run import open_run
 from unmissed.runs.training import train
 
-HARD = {"C": 1e6, "normalize": False, "fit_bias": "free"}  # ill-conditioned: solved by Newton's method
 SMALL = {"n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 4, "block_size": 16}
 
 
@@ -56,7 +53,9 @@ def compile_kernels(progress: Progress = silent) -> Warmup:
         for number, (method, params) in enumerate(settings):
             _use(method, params, data, Path(scratch) / f"run-{number}")
             progress(number + 1, len(settings))
-        _use_large()
+        X, Y = _large_data()
+        for method in _own_methods():
+            find_model(method).compile_kernels(X, Y)
     return Warmup(_jit.compilations() - before, time.perf_counter() - begin, _jit.cache_folder())
 
 
@@ -81,18 +80,23 @@ class _Data:
 
 
 def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each method with default parameters, then with each other value of its string and bool parameters."""
-    for method, one in METHODS.items():
-        if not one.import_path.startswith("unmissed."):
-            continue
-        known = parameters_of(find_model(method))
+    """Yield each method with default parameters, then with other values, one by one or as `compile_params` says."""
+    for method in _own_methods():
+        cls = find_model(method)
+        known = parameters_of(cls)
         small = {name: value for name, value in SMALL.items() if name in {each.name for each in known}}
         yield method, small
         for parameter in known:
             for choice in _choices(parameter.annotation):
                 if choice != parameter.default:
                     yield method, {**small, parameter.name: choice}
-    yield "dismec", {"block_size": 16, **HARD}
+        for params in cls.compile_params:
+            yield method, {**small, **params}
+
+
+def _own_methods() -> list[str]:
+    """Return the methods of this package."""
+    return [name for name, method in METHODS.items() if method.import_path.startswith("unmissed.")]
 
 
 def _choices(annotation: Any) -> list[Any]:
@@ -126,19 +130,10 @@ def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None
             run.model.decision_function(rows)
 
 
-def _use_large() -> None:
-    """Call kernels that only larger data reaches, and those that only the Python interface uses."""
+def _large_data() -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Return data with more than 2^14 features and with enough labels for every number of lanes."""
     rng = np.random.default_rng(0)
-    X = sp.random(1200, 24_000, 40 / 24_000, format="csr", dtype=np.float32, random_state=rng)  # > 2^14 features occur
-    Y = sp.random(1200, MAX_COLUMNS, 0.03, format="csr", dtype=np.float32, random_state=rng)
+    X = sp.random(1200, 24_000, 40 / 24_000, format="csr", dtype=np.float32, random_state=rng)
+    Y = sp.random(1200, 128, 0.03, format="csr", dtype=np.float32, random_state=rng)
     Y.data[:] = 1
-    for model in (DiSMEC(), PWDiSMEC(), PDSparse(max_epochs=5)):
-        candidates = model.fit(X, Y).rank(X[:300], 3)
-    model.rank(X[:300], 2, candidates=candidates)
-    for columns in (24_000, 500):
-        DiSMEC().fit(X[:, :columns], Y[:, :1])  # a single label takes no lanes
-    LEML(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=sp.csr_matrix(np.ones((50, MAX_COLUMNS))))
-    for n_columns in range(
-        LANE_MULTIPLE, MAX_COLUMNS + 1, LANE_MULTIPLE
-    ):  # kernels of a node are compiled for each number of lanes
-        Parabel(n_trees=1, max_leaf=n_columns).fit(X[:200, :500], Y[:200, :n_columns])
+    return X, Y

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import scipy.sparse as sp
+
 from unmissed.models.label_trees.label_clusters import (
     LabelClusters,
     LabelRepresentations,
@@ -10,6 +12,7 @@ from unmissed.models.label_trees.label_clusters import (
     label_representations,
 )
 from unmissed.models.label_trees.label_tree import LabelTree
+from unmissed.models.label_trees.node_solver import LANE_MULTIPLE, MAX_COLUMNS
 from unmissed.models.training_data import TrainingData
 
 
@@ -24,6 +27,12 @@ class Parabel(LabelTree):
     n_trees, max_leaf, beam, weighting, propensity : as in LabelTree
     C, tol, prune, max_sweeps, normalize, n_jobs, random_state : as in LabelTree
     """
+
+    @classmethod
+    def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
+        """Train nodes of every number of lanes: their kernels are compiled for each."""
+        for n_columns in range(LANE_MULTIPLE, MAX_COLUMNS + 1, LANE_MULTIPLE):
+            cls(n_trees=1, max_leaf=n_columns).fit(X[:200, :500], Y[:200, :n_columns])
 
     def representations(self, rows: TrainingData) -> LabelRepresentations:
         """Return the L2-normalized sum of each label's rows."""

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Limits
 from unmissed.metrics import Conventions, Evaluation
 from unmissed.metrics.conventions import RERANK_DEPTH, Policy
+from unmissed.models.registry import PLAIN, method_with_role
 from unmissed.propensity import Jain, Propensity, PropensityLike, as_propensity, default_propensity, describe
 from unmissed.runs.compare.earlier import Earlier, find_earlier
 from unmissed.runs.compare.method_specs import MethodSpec, folder_name, read_method_specs
@@ -40,7 +42,6 @@ from unmissed.runs.run_folder import versions
 
 RESULTS = "results.json"
 KIND, VERSION = "comparison", 1
-BASELINE = "dismec"  # the baseline of the paper
 RERANKED = ("PSP", "PSnDCG")  # metrics that the authors' re-ranking changes
 _POINTS = 200  # points of the curve of label frequencies
 PathLike = str | os.PathLike[str]
@@ -54,7 +55,8 @@ class Comparison:
     ----------
     specs : the methods; all registered ones by default
     scores : score files of other systems by name, in any format that `evaluate` reads
-    baseline : the key of the method that differences are computed against; by default the first one if it is missing
+    baseline : the key of the method that differences are computed against; by default the unweighted method, or
+        the first one if that is missing
     propensity : for training and evaluation; by default with the constants of the catalog for the data set
     k, n_resamples, level, seed : settings of the evaluation
     limits : limits of time and memory per method
@@ -66,7 +68,7 @@ class Comparison:
 
     specs: Sequence[MethodSpec] = field(default_factory=read_method_specs)
     scores: Mapping[str, PathLike] = field(default_factory=dict)
-    baseline: str = BASELINE
+    baseline: str = field(default_factory=partial(method_with_role, PLAIN))
     propensity: PropensityLike | None = None
     k: Sequence[int] = (1, 3, 5)
     n_resamples: int = 1000

@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from unmissed.data.catalog import Recognized
-from unmissed.data.published import METHOD_SPECS, NOTES, published_figures
+from unmissed.data.published import METHOD_SPECS, NOTES, OWN, UNWEIGHTED, UPPER_BOUND, published_figures
 from unmissed.models.registry import EMBEDDINGS
 
-PAPERS_OWN = METHOD_SPECS["PW-DiSMEC"][0]
-BOUND = "pw-dismec:weighting=surrogate"
-UNWEIGHTED = METHOD_SPECS["DiSMEC"][0]
 _PSP = ("PSP@1", "PSP@3", "PSP@5")
 _P = ("P@1", "P@3", "P@5")
-_ABOUT = 1.0  # points; the largest difference of PW-DiSMEC and DiSMEC in the paper's plot of P@k is 1.1
+_ABOUT = 1.0  # points; the largest loss of P@k by weighting in the paper's plot is 1.1
 
 
 def compare_with_published(results: Mapping[str, Any], recognized: Recognized | None) -> dict[str, Any] | None:
@@ -54,21 +51,22 @@ def check_claims(
 
     `difference` returns the paired differences of two methods, given by their keys.
     """
-    own = {one["key"]: one for one in results["methods"] if "figures" in one}
-    if PAPERS_OWN not in own or results["baseline"] != UNWEIGHTED or "PSP@1" not in own[PAPERS_OWN]["figures"]:
+    measured = {one["key"]: one for one in results["methods"] if "figures" in one}
+    own, plain = METHOD_SPECS[OWN][0], METHOD_SPECS[UNWEIGHTED][0]
+    if own not in measured or results["baseline"] != plain or "PSP@1" not in measured[own]["figures"]:
         return []
-    gains = own[PAPERS_OWN]["against_baseline"]
+    gains = measured[own]["against_baseline"]
     claims = [
-        _claim("PW-DiSMEC (1/p - 1) is above DiSMEC in PSP at every k", gains, _PSP, above=0.0),
+        _claim(f"{OWN} (1/p - 1) is above {UNWEIGHTED} in PSP at every k", gains, _PSP, above=0.0),
         _claim(f"while its P@k is not more than {_ABOUT:g} point lower", gains, _P, above=-_ABOUT),
     ]
-    rivals = {BOUND: "the weighting 1/p - 1 is better than 2/p - 1 in PSP"} if BOUND in own else {}
-    rivals |= {
-        key: f"PW-DiSMEC is above the embeddings of {one['title']} in PSP"
-        for key, one in own.items()
+    others = {UPPER_BOUND: "the weighting 1/p - 1 is better than 2/p - 1 in PSP"} if UPPER_BOUND in measured else {}
+    others |= {
+        key: f"{OWN} is above the embeddings of {one['title']} in PSP"
+        for key, one in measured.items()
         if one["family"] == EMBEDDINGS
     }
-    return claims + [_claim(text, difference(PAPERS_OWN, key), _PSP, above=0.0) for key, text in rivals.items()]
+    return claims + [_claim(text, difference(own, key), _PSP, above=0.0) for key, text in others.items()]
 
 
 def _claim(text: str, gains: Mapping[str, Any], names: tuple[str, ...], above: float) -> dict[str, Any]:

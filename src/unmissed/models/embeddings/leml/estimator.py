@@ -148,6 +148,12 @@ class LEML(Model):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @classmethod
+    def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
+        """Fit with a mask of observed entries, which only the Python interface takes."""
+        observed = sp.csr_matrix(np.ones((50, Y.shape[1])))
+        cls(n_components=4, max_alternations=1).fit(X[:50], Y[:50], observed=observed)
+
     def fit(
         self,
         X: Any,

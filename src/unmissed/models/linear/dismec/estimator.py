@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
@@ -17,9 +18,10 @@ from unmissed.models.ranges import BlockSize, Count, NotNegative, Positive, Seed
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Costs, PropensityLike, WeightingName, as_propensity, costs
+from unmissed.propensity.weighting import CONVEX
 
 _CHOICE = "choice/weighting"
-CANDIDATES: tuple[WeightingName, ...] = ("surrogate", "tail", "floored-tail", "balanced")
+CANDIDATES = CONVEX[1:]  # the baseline is "none"
 
 
 class DiSMEC(OneVsRest):
@@ -42,6 +44,7 @@ class DiSMEC(OneVsRest):
     """
 
     fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01}
+    compile_params = ({"C": 1e6, "normalize": False, "fit_bias": "free"},)  # ill-conditioned: Newton's method
 
     def __init__(
         self,
@@ -65,6 +68,14 @@ class DiSMEC(OneVsRest):
         self.block_size = block_size
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    @classmethod
+    def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
+        """Rank many rows, rescore candidates, and train a single label, which takes no lanes."""
+        model = cls().fit(X, Y)
+        model.rank(X, 2, candidates=model.rank(X, 3))
+        for n_features in (X.shape[1], 500):
+            cls().fit(X[:, :n_features], Y[:, :1])
 
     def _solver(self) -> SquaredHinge:
         return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self.random_state)
@@ -209,7 +220,7 @@ def _chosen(piece: Piece) -> WeightingName:
     """Return the selected weighting; raise if the piece has none."""
     params = piece.metadata.get("params")
     chosen = params.get("weighting") if isinstance(params, dict) else None
-    for name in ("none", *CANDIDATES):
+    for name in CONVEX:
         if name == chosen:
             return name
     raise piece.damaged("it has no valid weighting")

@@ -111,6 +111,11 @@ class PDSparse(LinearModel):
 
     unit: ClassVar[str] = "epochs"
 
+    @classmethod
+    def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
+        """Train and rank many rows for a few epochs."""
+        cls(max_epochs=5).fit(X, Y).rank(X, 3)
+
     def __init__(
         self,
         *,
