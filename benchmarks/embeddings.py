@@ -24,7 +24,7 @@ from benchmarks.corpora import Corpus, load_corpus
 from unmissed.execution import Threads
 from unmissed.metrics import compare, evaluate
 from unmissed.models import make_model
-from unmissed.models.embeddings.search import largest_products, normalize_rows
+from unmissed.models.embeddings.search import FactorTiles, normalize_rows
 from unmissed.models.embeddings.sleec.solver import neighbor_pairs, normalize_labels, project
 from unmissed.propensity import Jain
 from unmissed.ranking import Ranking
@@ -132,7 +132,7 @@ def overlap(name: str, corpus: Corpus, n_rows: int, rank: int = 100, k: int = 25
 
 def _overlap(Y: sp.csr_matrix, embedded: Any, k: int) -> float:
     embedded = normalize_rows(embedded)
-    nearest, _ = largest_products(embedded, embedded, k + 1, Threads())
+    nearest, _ = FactorTiles(embedded).largest(embedded, k + 1, Threads())
     shares = []
     for row, found in enumerate(nearest):
         similar = np.asarray((Y @ Y[row].T).todense()).ravel()
@@ -152,8 +152,8 @@ def search(sizes: list[int], rank: int = 100, k: int = 25, n_queries: int = 4000
             normalize_rows((centers[rng.integers(0, 300, n)] + 0.7 * rng.standard_normal((n, rank))).astype(np.float32))
             for n in (size, n_queries)
         )
-        largest_products(queries[:2], rows[:100], k, Threads(1))  # compiled
-        exact, seconds = _timed(lambda rows=rows, queries=queries: largest_products(queries, rows, k, Threads(1))[0])
+        FactorTiles(rows[:100]).largest(queries[:2], k, Threads(1))  # compiled
+        exact, seconds = _timed(lambda rows=rows, queries=queries: FactorTiles(rows).largest(queries, k, Threads(1))[0])
         print(f"{size:6} exact kernel              {n_queries / seconds:8,.0f} rows/s", flush=True)
         for title, search, built in _libraries(rows, k):
             found, seconds = _timed(lambda search=search, queries=queries: search(queries))

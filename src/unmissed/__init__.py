@@ -1,5 +1,6 @@
 """Extreme multi-label classification when labels are missing."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from unmissed._lazy import lazy
@@ -88,6 +89,7 @@ __all__ = [
     "unbiased",
 ]
 __getattr__, _ = lazy(__name__, _PUBLIC)
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless the application configures logging
 
 
 def __dir__() -> list[str]:

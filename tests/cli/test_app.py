@@ -139,3 +139,21 @@ def test_verbs_are_listed_in_the_order_in_which_people_need_them(capsys):
     verbs = ("data", "train", "predict", "evaluate", "inspect", "demo", "study")
     positions = [shown.index(f"│ {verb} ") for verb in verbs]
     assert positions == sorted(positions)
+
+
+@pytest.mark.parametrize("words", [["-v", "data"], ["--verbose", "data"], ["data", "-v"], ["-vv", "data"]])
+def test_verbose_logs_on_standard_error_wherever_it_stands(words, capsys, tmp_path):
+    (tmp_path / "rows.txt").write_text("2 2 2\n0 0:1\n1 1:1\n")
+    arguments = [*words, "stats", str(tmp_path / "rows.txt"), "--json"]
+    with pytest.raises(SystemExit) as end:
+        run(arguments)
+    logged = capsys.readouterr()
+    assert end.value.code == 0
+    assert re.match(r"\d\d:\d\d:\d\d INFO unmissed.data.sources: reading .*rows.txt\n", logged.err)
+    quiet = said(capsys, *(word for word in arguments if not word.startswith("-v") and word != "--verbose"))
+    assert quiet == logged.out
+    assert "INFO" not in capsys.readouterr().err, "the log ends with the command"
+
+
+def test_words_behind_two_dashes_are_no_options(capsys):
+    assert "-v" in refused(capsys, "inspect", "--", "-v")

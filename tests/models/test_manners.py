@@ -13,6 +13,7 @@ from tests.runs.corpora import small_corpus
 from unmissed import LEML, DiSMEC, Popularity, PWDiSMEC, load_model, open_run, scorer
 from unmissed.data import TextFeatures
 from unmissed.errors import InputError
+from unmissed.execution import Work
 from unmissed.metrics import evaluate
 from unmissed.models import base
 from unmissed.models.parameters import parameters_of
@@ -291,3 +292,50 @@ def test_an_evaluation_is_shown_in_one_line():
     found = evaluate(model.rank(TEST.X, 3), TEST.Y, np.ones(TRAIN.n_labels), (1, 3))
     values = ", ".join(f"{name} {found[name]:.4f}" for name in ("P@3", "nDCG@3", "PSP@3", "PSnDCG@3"))
     assert repr(found) == f"Evaluation(50 rows, 40 labels: {values})"
+
+
+@pytest.mark.parametrize("cls", [DiSMEC, LEML, Popularity])
+def test_fit_prints_its_progress_and_calls_back(cls, capsys):
+    params = {name: value for name, value in {"n_jobs": 1, "n_components": 4}.items() if name in cls().get_params()}
+    calls, of_work = [], []
+    cls(**params).fit(TRAIN.X, TRAIN.Y)
+    assert capsys.readouterr().err == ""
+    work = Work(progress=lambda *at: of_work.append(at))
+    model = cls(**params).fit(TRAIN.X, TRAIN.Y, verbose=1, progress=lambda *at: calls.append(at), work=work)
+    total = calls[-1][1]
+    assert calls == of_work
+    assert calls[-1] == (total, total)
+    printed = capsys.readouterr()
+    assert f"{cls.__name__}: {total} of {total} {cls.unit} (100 %) after" in printed.err
+    assert printed.out == ""
+    work.tell(0)
+    assert len(of_work) == len(calls) + 1, "callbacks of fit end with fit"
+    assert np.array_equal(model.rank(TEST.X, 3).labels, cls(**params).fit(TRAIN.X, TRAIN.Y).rank(TEST.X, 3).labels)
+
+
+def test_new_labels_report_progress_too(capsys):
+    model, calls = DiSMEC(n_jobs=1).fit(TRAIN.X, TRAIN.Y[:, :30]), []
+    model.fit_labels(TRAIN.X, TRAIN.Y[:, 30:], verbose=True, progress=lambda *at: calls.append(at))
+    assert calls[-1] == (10, 10)
+    assert "DiSMEC: 10 of 10 labels (100 %)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verbose", [-1, 2, "yes", None])
+def test_verbose_is_0_or_1(verbose):
+    with pytest.raises(InputError, match="verbose must be 0 or 1"):
+        DiSMEC(n_jobs=1).fit(TRAIN.X, TRAIN.Y, verbose=verbose)
+
+
+def test_training_and_preparing_are_logged_and_silent_by_default(caplog, capsys):
+    DiSMEC(n_jobs=1).fit(TRAIN.X, TRAIN.Y)
+    assert not capsys.readouterr().err
+    with caplog.at_level("DEBUG", logger="unmissed"):
+        DiSMEC(n_jobs=1, block_size=16).fit(TRAIN.X, TRAIN.Y).prepare()
+    said = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
+    sizes = f"40 labels on {TRAIN.n_samples} rows with {TRAIN.n_features} features"
+    assert said[0] == ("unmissed.models.base", "INFO", f"DiSMEC: training {sizes}")
+    assert said[1] == ("unmissed.execution.work", "INFO", "0 of 3 pieces are there, 3 are made here")
+    assert [level for _, level, _ in said[2:5]] == ["DEBUG"] * 3
+    assert said[5][2].startswith("DiSMEC: trained 40 labels in ")
+    assert said[6][0] == "unmissed.execution.once"
+    assert said[6][2].startswith("prepared quantized weights, ")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Work
+from unmissed.execution import Piece
 from unmissed.features import Features
 from unmissed.metrics import Difference, RowMetric, register, registry
 from unmissed.metrics.builtin import BUILTIN
@@ -270,7 +270,7 @@ def test_auto_does_not_depend_on_threads_and_goes_on_where_it_stopped(auto, tmp_
 def test_progress_is_reported_after_each_candidate():
     reports = []
     params = {**AUTO, "n_jobs": 1}
-    PWDiSMEC(**params).fit(TRAIN.X, TRAIN.Y, work=Work(progress=lambda *at: reports.append(at)))
+    PWDiSMEC(**params).fit(TRAIN.X, TRAIN.Y, progress=lambda *at: reports.append(at))
     assert reports[:6] == [(0, 0)] * 5 + [(0, 40)]  # five candidates, then the labels
     assert reports[-1] == (40, 40)
     assert pickle.loads(pickle.dumps(WeightingSelection(1, 2, reports.append))) == WeightingSelection(1, 2)

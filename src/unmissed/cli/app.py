@@ -2,6 +2,7 @@
 
 import errno
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ app = typer.Typer(
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, or of the copy of click inside newer releases of typer
 _STOPPED = 130
+_LEVELS = {"--verbose": logging.INFO, "-v": logging.INFO, "-vv": logging.DEBUG}
 _CAUSES = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -78,9 +80,15 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log each step on standard error; -vv logs each piece of work, too.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback after an error.")] = False,
 ) -> None:
-    """Extreme multi-label classification with missing labels: train, predict, evaluate and compare methods."""
+    """Extreme multi-label classification with missing labels: train, predict, evaluate and compare methods.
+
+    --verbose and --debug may also follow the command.
+    """
 
 
 for command in (
@@ -102,11 +110,11 @@ for name, group in (("data", data.app), ("train", train.app), ("study", study.ap
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Bad input gives one line on standard error and exit code 2, with `--debug` a traceback."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    words, taken = _take_out(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in taken
     try:
-        code = app(args=words, prog_name="unmissed", standalone_mode=False) or 0
+        with show.logs(min((_LEVELS[word] for word in taken if word in _LEVELS), default=None)):
+            code = app(args=words, prog_name="unmissed", standalone_mode=False) or 0
         sys.stdout.flush()
         if code == _STOPPED:  # Ctrl-C in newer releases of typer; older ones raise Abort
             raise KeyboardInterrupt
@@ -134,6 +142,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
             raise
         show.say(f"unmissed: {_message_of(error)}", err=True)
         sys.exit(2)
+
+
+def _take_out(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the command line without the options that may be anywhere before `--`, and these options."""
+    words = list(words)
+    end = words.index("--") if "--" in words else len(words)
+    taken = [word for word in words[:end] if word in ("--debug", *_LEVELS)]
+    return [word for word in words[:end] if word not in taken] + words[end:], taken
 
 
 def _close_output() -> None:

@@ -1,16 +1,18 @@
 """Output of the commands: text, tables, JSON, progress bars and messages after Ctrl-C."""
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from unmissed.cli.terminal_text import HIDDEN, escape_control
-from unmissed.progress import Progress
+from unmissed.progress import Progress, progress_lines
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 PATIENCE = 2.0  # seconds before a progress bar appears
@@ -57,9 +59,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
-    """Yield a progress callback: a bar after two seconds of work, or log lines if standard error is no terminal."""
-    if not sys.stderr.isatty():
-        yield _log_lines(description)
+    """Yield a progress callback: a bar after two seconds of work, or lines if it is no terminal or shows a log."""
+    if not sys.stderr.isatty() or logging.getLogger("unmissed").isEnabledFor(logging.INFO):
+        yield progress_lines(description, "", partial(say, err=True), pause=PAUSE)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -91,30 +93,29 @@ def progress_bar(description: str) -> Iterator[Progress]:
             bar.stop()
 
 
-def _log_lines(description: str) -> Progress:
-    """Return a progress callback that prints a line every 30 seconds, with the remaining time at the current rate."""
-    begin = since = last = time.monotonic()
+class _LogLines(logging.Handler):
+    """Prints log records on standard error, as `say` does."""
 
-    def report(done: int, total: int | None) -> None:
-        nonlocal since, last
-        now = time.monotonic()
-        since = since if done else now
-        if now - last < PAUSE:
-            return
-        last = now
-        share = f" of {total:,} ({100 * done / total:.0f} %)" if total else ""
-        rest = f", about {_span((now - since) * (total - done) / done)} to go" if total and done else ""
-        say(f"{description}: {done:,}{share} after {_span(now - begin)}{rest}", err=True)
-
-    return report
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record), err=True)
 
 
-def _span(seconds: float) -> str:
-    """Return a duration in the largest suitable unit."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds:.0f} s"
+@contextmanager
+def logs(level: int | None) -> Iterator[None]:
+    """Print the records of the package from this level on; None for none."""
+    if level is None:
+        yield
+        return
+    logger, handler = logging.getLogger("unmissed"), _LogLines()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 _kept: list[str] = []

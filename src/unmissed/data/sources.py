@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +24,8 @@ from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
+
+_logger = logging.getLogger(__name__)
 
 __all__ = ["holds_text", "load", "load_labels", "read_texts", "save"]
 
@@ -59,6 +62,7 @@ def load(
     progress : progress callback
     """
     reader = find_reader(path)
+    _logger.info("reading %s", path if isinstance(path, str | os.PathLike) else type(path).__name__)
     options = ReadOptions(header, one_based, _columns(columns, text, labels))
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)

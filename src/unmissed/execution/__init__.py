@@ -3,8 +3,8 @@
 `work.py` comes first: `Task`, `Executor`, `Partition`, and `Work`, which runs tasks and skips finished ones.
 `pieces.py` stores named arrays, the unit of checkpointing, in memory or on disk. Executors: `threads.py`,
 `processes.py` and `dask.py` (a cluster); `registry.py` finds them by address. `work_stealing.py` is a pool for tasks
-that spawn tasks, `watched.py` runs a call in its own process under limits of time and memory, `blas.py` limits BLAS to
-one thread.
+that spawn tasks, `watched.py` runs a call in its own process under limits of time and memory, `once.py` builds a value
+once for all threads, `blas.py` limits BLAS to one thread.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
+    from unmissed.execution.once import Once
     from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
     from unmissed.execution.processes import Processes
     from unmissed.execution.registry import open_executor
@@ -26,6 +27,7 @@ _PUBLIC = {
     "InMemory": "pieces",
     "Limits": "watched",
     "OnDisk": "pieces",
+    "Once": "once",
     "Outcome": "watched",
     "Overlay": "pieces",
     "Piece": "pieces",
@@ -49,6 +51,7 @@ __all__ = [
     "InMemory",
     "Limits",
     "OnDisk",
+    "Once",
     "Outcome",
     "Overlay",
     "Partition",

@@ -1,20 +1,28 @@
-"""Executor on threads of this process; kernels release the global interpreter lock."""
+"""Executor on threads of this process; kernels release the global interpreter lock.
+
+All calls share one pool of threads. A thread that is idle takes the next call; a new one is started if none is idle, so
+a call inside a call never waits for a thread. Each call uses at most `n_jobs` of them.
+"""
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from threading import Condition, Lock
+from typing import Any, Generic, TypeVar, cast
 
 from unmissed.errors import InputError
 from unmissed.execution.pieces import Piece
 from unmissed.execution.work import SharedState, Task
+from unmissed.numerics.workspace import MAX_IDLE_BYTES, free_workspaces
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _END = object()
+_MAX_THREADS = 2**15  # a pool that never makes a call wait for a thread
 
 
 def count_jobs(n_jobs: Any) -> int:
@@ -53,22 +61,117 @@ class Threads:
         return self.each(lambda task: task.run(common), tasks)
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results in order of completion; at most two items per thread are submitted ahead."""
+        """Yield results in order of completion; at most two items per thread are taken ahead.
+
+        When the iterator ends or is closed, no item is running any more.
+        """
         if self.n_jobs == 1:
             yield from map(function, items)
             return
-        with ThreadPoolExecutor(self.n_jobs, thread_name_prefix="unmissed") as pool:
-            waiting: set[Future[Result]] = set()
-            source = iter(items)
+        call = _Call(function, self.n_jobs)
+        source = iter(items)
+        try:
+            while True:
+                while call.n_open < 2 * self.n_jobs and (item := next(source, _END)) is not _END:
+                    call.add(cast(Item, item))
+                if not call.n_open:
+                    return
+                for future in call.completed():
+                    yield future.result()
+        finally:
+            call.stop()
+
+
+class _Call(Generic[Item, Result]):
+    """The items of one call of `each`; at most `limit` threads of the pool work on them."""
+
+    def __init__(self, function: Callable[[Item], Result], limit: int) -> None:
+        self._function, self._limit = function, limit
+        self._todo: deque[Item] = deque()
+        self._done: list[Future[Result]] = []
+        self._n_threads = 0
+        self._changed = Condition()
+        self.n_open = 0  # items whose results were not returned; used by the calling thread only
+
+    def add(self, item: Item) -> None:
+        """Queue an item, and take a further thread of the pool if fewer than `limit` are at work."""
+        with self._changed:
+            if self._n_threads < self._limit:
+                _pool.start(self._work)
+                self._n_threads += 1
+            self._todo.append(item)
+        self.n_open += 1
+
+    def completed(self) -> list[Future[Result]]:
+        """Wait for results; return all that are there, failures last."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._done)
+            done, self._done = self._done, []
+        self.n_open -= len(done)
+        return sorted(done, key=lambda future: future.exception() is not None)
+
+    def stop(self) -> None:
+        """Drop the items that were not begun and wait for the others."""
+        with self._changed:
+            self._todo.clear()
+            self._changed.wait_for(lambda: not self._n_threads)
+
+    def _work(self) -> None:
+        """Process queued items until there are none; the body of a thread."""
+        most = MAX_IDLE_BYTES
+        while True:
+            with self._changed:
+                if not self._todo:
+                    free_workspaces(most)
+                    _pool.end()
+                    self._n_threads -= 1
+                    self._changed.notify_all()
+                    return
+                item = self._todo.popleft()
+            future: Future[Result] = Future()
             try:
-                while True:
-                    while len(waiting) < 2 * self.n_jobs and (item := next(source, _END)) is not _END:
-                        waiting.add(pool.submit(function, cast(Item, item)))
-                    if not waiting:
-                        return
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in sorted(done, key=lambda one: one.exception() is not None):  # failures last
-                        yield future.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+                future.set_result(self._function(item))
+            except BaseException as error:  # the calling thread raises it
+                future.set_exception(error)
+                most = 0  # workspaces that should be zero may be not
+            with self._changed:
+                self._done.append(future)
+                self._changed.notify_all()
+
+
+class _Pool:
+    """The threads of this process, started when they are needed."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without threads: those of a parent process do not exist in a forked child."""
+        self._lock = Lock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._n_running = 0
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run a function, which calls `end` at its end, in an idle thread or in a new one."""
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="unmissed")
+            self._executor.submit(work)
+            self._n_running += 1
+
+    def end(self) -> None:
+        """Count a function as ended."""
+        with self._lock:
+            self._n_running -= 1
+
+    def end_idle(self) -> None:
+        """End the threads if none is working: a process that forks should have no other threads."""
+        with self._lock:
+            if self._executor is not None and not self._n_running:
+                self._executor.shutdown()
+                self._executor = None
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_pool.end_idle, after_in_child=_pool.forget)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +13,7 @@ from unmissed.errors import InputError, UnmissedError
 from unmissed.execution.pieces import InMemory, OnDisk, Piece, Pieces
 from unmissed.progress import Progress, silent
 
+_logger = logging.getLogger(__name__)
 _PATIENCE = 10.0  # seconds to wait until a shared disk shows a piece that another machine wrote
 
 
@@ -178,6 +181,9 @@ class Work:
             missing[task.key] = task
             if self.partition.takes(position):
                 own[task.key] = task
+        if tasks:
+            n_stored = len(tasks) - len(missing)
+            _logger.info("%d of %d pieces are there, %d are made here", n_stored, len(tasks), len(own))
         self.tell(0)
         for piece in self._run_own(own, shared):
             self.tell(missing.pop(piece.key).size)
@@ -197,6 +203,21 @@ class Work:
         for _ in self.map(tasks, shared):
             pass
 
+    @contextmanager
+    def reporting(self, *callbacks: Progress) -> Iterator[None]:
+        """Call further progress callbacks, after that of the constructor, while this context is open."""
+        before = self.progress
+
+        def report(done: int, total: int | None) -> None:
+            for callback in (before, *callbacks):
+                callback(done, total)
+
+        self.progress = report
+        try:
+            yield
+        finally:
+            self.progress = before
+
     def tell(self, size: int) -> None:
         """Report tasks of total size `size` as finished to the progress callback."""
         self._done += size
@@ -210,7 +231,9 @@ class Work:
         elsewhere = getattr(self.executor, "elsewhere", False) and isinstance(self.pieces, OnDisk)
         started: dict[str, float] = {}
         for piece in self.executor.map(self._start(list(own.values()), started, elsewhere), shared):
-            self._longest = max(self._longest, time.monotonic() - started[piece.key])
+            seconds = time.monotonic() - started[piece.key]
+            self._longest = max(self._longest, seconds)
+            _logger.debug("piece %s made, %.2f s after its task was taken", piece.key, seconds)
             if elsewhere:
                 yield self._open_written(piece.key)
             else:

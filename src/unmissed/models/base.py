@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -26,9 +29,11 @@ from unmissed.models.frames import check_feature_names, match_labels, one_of, op
 from unmissed.models.parameters import check_parameters, describe_parameters, seeded, with_predict_params
 from unmissed.models.training_data import TrainingData, check_k
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
+from unmissed.progress import Progress, print_progress
 from unmissed.propensity import as_propensity
 from unmissed.ranking import Ranking
 
+_logger = logging.getLogger(__name__)
 MOST_BYTES = 2**31  # largest matrix of scores that decision_function returns
 
 
@@ -137,7 +142,17 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         """Return the k highest-scoring labels of each row of X, which is validated and normalized; k <= `n_labels_`."""
 
-    def fit(self, X: Any, Y: Any = None, *, y: Any = None, sample_weight: Any = None, work: Work | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any = None,
+        *,
+        y: Any = None,
+        sample_weight: Any = None,
+        verbose: int = 0,
+        progress: Progress | None = None,
+        work: Work | None = None,
+    ) -> Self:
         """Fit the model to rows and their labels.
 
         Parameters
@@ -149,16 +164,29 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         y : alias of Y, scikit-learn's name
         sample_weight : non-negative integers, (n_samples,): the number of copies of each row. Copies also count in the
             label counts and hence in the propensities
-        work : storage of pieces, executor and progress callback; in memory and in threads by default
+        verbose : 0 prints nothing; 1 prints lines about the progress to standard error, at most one per second
+        progress : called as `progress(done, total)` after each task, from one thread at a time: the finished and the
+            total amount of work in the model's `unit`, such as labels. An exception that it raises ends training
+        work : storage of pieces and executor; in memory and in threads by default
         """
-        return self._validate_and_fit(X, one_of(Y, y), work, lambda rows: rows.repeated(sample_weight))
+        return self._validate_and_fit(
+            X, one_of(Y, y), lambda rows: rows.repeated(sample_weight), verbose, progress, work
+        )
 
     def _validate_and_fit(
-        self, X: Any, Y: Any, work: Work | None, adjust: Callable[[TrainingData], TrainingData]
+        self,
+        X: Any,
+        Y: Any,
+        adjust: Callable[[TrainingData], TrainingData],
+        verbose: int,
+        progress: Progress | None,
+        work: Work | None,
     ) -> Self:
         """Validate the arguments of `fit` and train; `adjust` lets a subclass add to the validated rows."""
         rows = adjust(self.check_rows(X, Y))
-        self.fit_rows(rows, work)
+        work = Work() if work is None else work
+        with work.reporting(*self._reports(verbose, progress)):
+            self.fit_rows(rows, work)
         if rows.label_names is not None:
             self.classes_ = rows.label_names
         self._set_feature_names(rows.feature_names)
@@ -169,22 +197,30 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         """Fit to validated rows; no warning about problems above the tolerance."""
         work = self._ready(Work() if work is None else work)
         training = seeded(self)
-        training._fit(rows, work)
+        with self._logged(rows):
+            training._fit(rows, work)
         counts = Counts(rows.label_counts, rows.n_samples)
         self._open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
         self.random_state_ = training._seed
         return self
 
     @available_if(lambda self: hasattr(self, "_fit_labels"))  # type: ignore[untyped-decorator]
-    def fit_labels(self, X: Any, Y_new: Any, *, work: Work | None = None) -> Self:
-        """Train further labels, the columns of Y_new, and append them; the existing labels do not change."""
+    def fit_labels(
+        self, X: Any, Y_new: Any, *, verbose: int = 0, progress: Progress | None = None, work: Work | None = None
+    ) -> Self:
+        """Train further labels, the columns of Y_new, and append them; the existing labels do not change.
+
+        `verbose`, `progress` and `work` are those of `fit`.
+        """
         self._check_fitted()
         first, before = self.n_labels_, self.classes_
         rows = self.check_rows(X, Y_new, self.n_features_in_)
         check_feature_names(rows.feature_names, getattr(self, "feature_names_in_", None))
         if (rows.label_names is None) != (before.dtype != object):
             raise InputError("old and new labels must all have names, or none of them")
-        self.fit_more(rows, Work(pieces=Overlay(self.pieces_)) if work is None else work)
+        work = Work(pieces=Overlay(self.pieces_)) if work is None else work
+        with work.reporting(*self._reports(verbose, progress)):
+            self.fit_more(rows, work)
         if rows.label_names is not None:
             self.classes_ = np.concatenate([before, rows.label_names])
         self._warn_of_missed(first)
@@ -193,16 +229,30 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def fit_more(self, rows: TrainingData, work: Work) -> Self:
         """Train further labels on validated rows, as `fit_labels` does."""
         work = self._ready(work)
-        seeded(self, getattr(self, "random_state_", None))._fit_labels(rows, work)
+        training = seeded(self, getattr(self, "random_state_", None))
+        with self._logged(rows):
+            training._fit_labels(rows, work)
         counts = None
         if hasattr(self, "label_counts_"):
             counts = Counts(np.concatenate([self.label_counts_, rows.label_counts]), self.n_samples_)
         return self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
 
+    def prepare(self) -> Self:
+        """Build the layout in which many rows are ranked fastest, unless it is there; return self.
+
+        `rank` builds it, too, when a call needs it, so `prepare` only chooses the moment, such as the start of a
+        service. It is built once, under a lock, and never changes; it is no part of a pickled model. Any number of
+        threads may call `prepare` and `rank` at the same time, but not while the model is fitted.
+        """
+        self._check_fitted()
+        self._prepare()
+        return self
+
     def rank(self, X: Any, k: int = 5, **params: Any) -> Ranking:
         """Return the k highest-scoring labels of each row with their scores.
 
-        Labels without a training positive are never ranked. Rows with fewer than k labels are padded with -1.
+        Labels without a training positive are never ranked. Rows with fewer than k labels are padded with -1. The model
+        does not change, and any number of threads may rank at the same time (see `prepare`).
 
         Parameters
         ----------
@@ -354,6 +404,9 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
             self.set_params(n_jobs=n_jobs)
         return self
 
+    def _prepare(self) -> None:
+        """Build what `_rank` builds on first use, in `Once` objects that `_open` creates; nothing by default."""
+
     def _set_feature_names(self, names: npt.NDArray[np.object_] | None) -> None:
         """Set `feature_names_in_`, or delete it if X had no column names."""
         if names is not None:
@@ -401,6 +454,22 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         if work.executor is None:
             work.executor = Threads(getattr(self, "n_jobs", None))
         return work
+
+    def _reports(self, verbose: int, progress: Progress | None) -> list[Progress]:
+        """Return the progress callbacks of a call of `fit`."""
+        if verbose not in (0, 1):
+            raise InputError(f"verbose must be 0 or 1; got {verbose!r}")
+        printed = [print_progress(type(self).__name__, self.unit)] if verbose else []
+        return printed if progress is None else [*printed, progress]
+
+    @contextmanager
+    def _logged(self, rows: TrainingData) -> Iterator[None]:
+        """Log the sizes of the training data, and the time that training takes."""
+        name, begin = type(self).__name__, time.monotonic()
+        sizes = rows.n_labels, rows.n_samples, rows.n_features
+        _logger.info("%s: training %d labels on %d rows with %d features", name, *sizes)
+        yield
+        _logger.info("%s: trained %d labels in %.1f s", name, rows.n_labels, time.monotonic() - begin)
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "pieces_")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 _MAX_BYTES = 2**26  # Larger arrays are not kept: allocating them costs little compared with the work on them.
+MAX_IDLE_BYTES = 2**22  # Bytes that an idle thread of the shared pool may keep.
 _CACHE_LINE = 64  # Bytes per cache line.
 
 
@@ -65,3 +66,9 @@ def borrowed_zeros(name: str, size: int, dtype: Any) -> Iterator[npt.NDArray[Any
     yield zeros
     if buffer is not None:
         _buffers.arrays[name] = buffer
+
+
+def free_workspaces(most: int) -> None:
+    """Free all arrays of this thread if they take more than `most` bytes in total."""
+    if sum(array.nbytes for array in _buffers.arrays.values()) > most:
+        _buffers.arrays.clear()

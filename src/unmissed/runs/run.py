@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ from unmissed.runs.run_folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest,
 from unmissed.writing import open_entry
 
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
 _ATTEMPTS = 20
 
 
@@ -147,7 +149,18 @@ class Run:
         """The fitted model, its arrays memory-mapped."""
         return self._consistently(self._open_model)
 
+    def prepare(self) -> Run:
+        """Open the model and the text features and build the layout for ranking (`Model.prepare`); return self.
+
+        Afterwards any number of threads may rank with this run.
+        """
+        self.model.prepare()
+        if self.text is not None:
+            self.text.transform([""])  # indexes the vocabulary
+        return self
+
     def _open_model(self) -> Model:
+        _logger.info("opening %s: %s, %d labels", self.folder, self.recipe.method, self.n_labels)
         cls = find_model(self.recipe.method)
         pieces = self.folder.pieces(verify=self.verify)
         try:

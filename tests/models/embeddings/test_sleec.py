@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from unmissed.execution import Threads
 from unmissed.models.embeddings.kmeans import cluster_rows, nearest_cluster
 from unmissed.models.embeddings.products import SparseOperator, gram, sparse_product
-from unmissed.models.embeddings.search import largest_products, normalize_rows
+from unmissed.models.embeddings.search import FactorTiles, normalize_rows
 from unmissed.models.embeddings.sleec.kernels import count_votes
 from unmissed.models.embeddings.sleec.solver import ClusterSolver, neighbor_pairs, normalize_labels, project, regress
 
@@ -48,7 +48,7 @@ def test_the_largest_products_match_a_sorted_dense_product(n, k, rank):
     rng = np.random.default_rng(n)
     factor = rng.integers(-2, 3, (n, rank)).astype(np.float32)  # integers: ties, and no rounding
     queries = rng.integers(-2, 3, (20, rank)).astype(np.float32)
-    found, products = largest_products(queries, factor, k, Threads(2))
+    found, products = FactorTiles(factor).largest(queries, k, Threads(2))
     dense = queries @ factor.T
     for row in range(20):
         order = sorted(range(n), key=lambda other: (-dense[row, other], other))[:k]

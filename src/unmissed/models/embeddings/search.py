@@ -5,57 +5,69 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from threading import Lock
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.execution import Threads
+from unmissed.execution import Once, Threads
 from unmissed.models.embeddings.low_rank import pack_tile, score_factors
 from unmissed.models.embeddings.products import ROWS, Floats
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.topk import merge_best
 
-
-def each_tile(queries: Floats, factor: Floats, work: Callable[[slice, int, Floats], None], threads: Threads) -> None:
-    """Call work(rows, first, scores) with scores = queries[rows] factor[first : first + 64]^T for all rows and tiles.
-
-    Needs memory for a tiled copy of the factor and 512 x 64 scores per thread. For one chunk of rows, `first` increases
-    from call to call.
-    """
-    firsts = range(0, len(factor), LANES)
-    tiles = np.empty((len(firsts), factor.shape[1], LANES), np.float32)
-    for first, tile in zip(firsts, tiles, strict=True):
-        pack_tile(factor, first, tile)
-
-    def one(begin: int) -> None:
-        rows = slice(begin, begin + ROWS)
-        scores = np.empty((len(queries[rows]), LANES), np.float32)
-        for first, tile in zip(firsts, tiles, strict=True):
-            score_factors(queries[rows], tile, scores)
-            work(rows, first, scores[:, : len(factor) - first])
-
-    for _ in threads.each(one, range(0, len(queries), ROWS)):
-        pass
+_LINKS, _EF_CONSTRUCTION = 32, 100  # of the HNSW graph
 
 
-def largest_products(queries: Floats, factor: Floats, k: int, threads: Threads) -> tuple[npt.NDArray[np.int32], Floats]:
-    """Return the k rows of the factor with the largest inner products for each query, and the products.
+class FactorTiles:
+    """A copy of a factor in tiles of 64 rows, the layout in which inner products with all rows are computed."""
 
-    Sorted by decreasing product, ties by increasing row; padded with -1 and -inf if the factor has fewer than k rows.
-    """
-    found = np.full((len(queries), k), -1, np.int32)
-    best = np.full((len(queries), k), -np.inf, np.float32)
+    def __init__(self, factor: Floats) -> None:
+        self._n_rows = len(factor)
+        self._firsts = range(0, len(factor), LANES)
+        self._tiles = np.empty((len(self._firsts), factor.shape[1], LANES), np.float32)
+        for first, tile in zip(self._firsts, self._tiles, strict=True):
+            pack_tile(factor, first, tile)
 
-    def one(rows: slice, first: int, scores: Floats) -> None:
-        merge_best(scores, first, found[rows], best[rows])
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory."""
+        return self._tiles.nbytes
 
-    each_tile(queries, factor, one, threads)
-    return found, best
+    def each(self, queries: Floats, work: Callable[[slice, int, Floats], None], threads: Threads) -> None:
+        """Call work(rows, first, scores) for all rows and tiles, scores = queries[rows] factor[first : first + 64]^T.
+
+        Needs memory for 512 x 64 scores per thread. For one chunk of rows, `first` increases from call to call.
+        """
+
+        def one(begin: int) -> None:
+            rows = slice(begin, begin + ROWS)
+            scores = np.empty((len(queries[rows]), LANES), np.float32)
+            for first, tile in zip(self._firsts, self._tiles, strict=True):
+                score_factors(queries[rows], tile, scores)
+                work(rows, first, scores[:, : self._n_rows - first])
+
+        for _ in threads.each(one, range(0, len(queries), ROWS)):
+            pass
+
+    def largest(self, queries: Floats, k: int, threads: Threads) -> tuple[npt.NDArray[np.int32], Floats]:
+        """Return the k rows of the factor with the largest inner products for each query, and the products.
+
+        Sorted by decreasing product, ties by increasing row; padded with -1 and -inf if the factor has fewer than k
+        rows.
+        """
+        found = np.full((len(queries), k), -1, np.int32)
+        best = np.full((len(queries), k), -np.inf, np.float32)
+
+        def one(rows: slice, first: int, scores: Floats) -> None:
+            merge_best(scores, first, found[rows], best[rows])
+
+        self.each(queries, one, threads)
+        return found, best
 
 
 def normalize_rows(factor: Floats) -> Floats:
@@ -68,54 +80,68 @@ def normalize_rows(factor: Floats) -> Floats:
 class Search(Protocol):
     """Protocol of a maximum inner product search over the rows of a factor."""
 
+    def prepare(self) -> None:
+        """Build the index unless it is there; `nearest` does so, too."""
+
     def nearest(self, queries: Floats, k: int, threads: Threads) -> npt.NDArray[np.int32]:
         """Return the k nearest rows of each query, best first, padded with -1."""
 
 
-@dataclass(frozen=True)
 class ExactSearch:
     """Exhaustive search."""
 
-    factor: Floats
+    def __init__(self, factor: Floats) -> None:
+        self._tiles = Once("tiles of embeddings", partial(FactorTiles, factor))
+
+    def prepare(self) -> None:
+        """Copy the factor to tiles."""
+        self._tiles.get()
 
     def nearest(self, queries: Floats, k: int, threads: Threads) -> npt.NDArray[np.int32]:
         """Return the k nearest rows of each query."""
-        return largest_products(queries, self.factor, k, threads)[0]
+        return self._tiles.get().largest(queries, k, threads)[0]
 
 
 class HNSWSearch:
-    """Approximate search with an HNSW graph of faiss. The first query builds the graph, in one thread: reproducible."""
+    """Approximate search with an HNSW graph of faiss, built once, in one thread: reproducible."""
 
-    links, ef_construction, ef_search = 32, 100, 100
+    ef_search = 100
 
     def __init__(self, factor: Floats) -> None:
         _faiss()
-        self._factor = factor
-        self._index: Any = None
-        self._lock = Lock()
+        self._graph = Once("HNSW graph", partial(_build_graph, factor))
+
+    def prepare(self) -> None:
+        """Build the graph."""
+        self._graph.get()
 
     def nearest(self, queries: Floats, k: int, threads: Threads) -> npt.NDArray[np.int32]:
         """Return approximately the k nearest rows of each query."""
-        faiss = _faiss()
-        with self._lock:
-            if self._index is None:
-                self._index = self._build(faiss)
+        faiss, graph = _faiss(), self._graph.get()
         parameters = faiss.SearchParametersHNSW(efSearch=max(self.ef_search, k))
-        if _Forked.with_faiss:
-            faiss.omp_set_num_threads(1)  # applies to the calling thread
-        found = self._index.search(np.ascontiguousarray(queries), k, params=parameters)[1]
+        with _openmp_threads(faiss, 1 if _Forked.with_faiss else threads.n_jobs):
+            found = graph.search(np.ascontiguousarray(queries), k, params=parameters)[1]
         return np.asarray(found, np.int32)
 
-    def _build(self, faiss: Any) -> Any:
-        index = faiss.IndexHNSWFlat(self._factor.shape[1], self.links, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = self.ef_construction
-        before = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # several threads would race, and the graph would vary
-        try:
-            index.add(np.ascontiguousarray(self._factor))
-        finally:
-            faiss.omp_set_num_threads(before)
-        return index
+
+def _build_graph(factor: Floats) -> Any:
+    faiss = _faiss()
+    index = faiss.IndexHNSWFlat(factor.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = _EF_CONSTRUCTION
+    with _openmp_threads(faiss, 1):  # several threads would race, and the graph would vary
+        index.add(np.ascontiguousarray(factor))
+    return index
+
+
+@contextmanager
+def _openmp_threads(faiss: Any, n: int) -> Iterator[None]:
+    """Let OpenMP use n threads for calls of this thread."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(n)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 SEARCHES: dict[str, Callable[[Floats], Search]] = {"exact": ExactSearch, "hnsw": HNSWSearch}

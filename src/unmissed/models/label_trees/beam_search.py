@@ -19,40 +19,46 @@ _ROWS = 4096  # rows per batch; larger batches share more nodes and need more me
 _MAX_LEAF_SCORES = 2**26  # per thread; a very wide beam gets smaller batches
 
 
-def search(
-    X: sp.csr_matrix, trees: Sequence[SearchTree], beam: int, k: int, n_labels: int, n_jobs: int | None
-) -> Ranking:
-    """Return the k labels of each row with the highest mean probability over the trees."""
-    n_samples = X.shape[0]
-    beam = min(beam, max(tree.clusters.n_nodes for tree in trees))  # a tree has no more nodes
-    labels = np.full((n_samples, k), -1, np.int32)
-    scores = np.full((n_samples, k), -np.inf, np.float32)
-    indptr, indices, data = csr_arrays(X)
-    tree_labels = np.stack([tree.clusters.labels for tree in trees])
-    widest = max(tree.widest for tree in trees)
-    size = max(min(_MAX_LEAF_SCORES // (len(trees) * beam * max(widest, 1)), _ROWS), 1)
-    tops = [tree.top for tree in trees]
+class BeamSearch:
+    """Label trees in the layout of the beam search."""
 
-    def search_rows(first: int) -> None:
-        last = min(first + size, n_samples)
-        rows = (indptr[first : last + 1], indices, data)
-        shape = (len(trees), last - first, beam)
-        table = zeroed_workspace("features of a node", X.shape[1], np.int32)
-        begins, sizes = (
-            workspace("begins of leaves", shape, np.int32),
-            workspace("sizes of leaves", shape, np.int32),
-        )
-        leaf_scores = workspace("scores of leaves", (*shape, widest))
-        tile = workspace("tile of a node", (max(tree.tile for tree in trees),))
-        for at, (tree, top) in enumerate(zip(trees, tops, strict=True)):
-            nodes, node_scores = np.empty(shape[1:], np.int32), np.empty(shape[1:], np.float32)
-            search_tree(
-                tree.search, top, *rows, nodes, node_scores, table, tile, begins[at], sizes[at], leaf_scores[at]
-            )
-        totals = np.full(n_labels, -1.0)
-        add_trees(tree_labels, begins, sizes, leaf_scores, totals, labels[first:last], scores[first:last])
+    def __init__(self, trees: Sequence[SearchTree]) -> None:
+        self._trees = [(tree.search, tree.top) for tree in trees]
+        self._labels = np.stack([tree.clusters.labels for tree in trees])
+        self._n_nodes = max(tree.clusters.n_nodes for tree in trees)
+        self._widest = max(tree.widest for tree in trees)
+        self._tile = max(tree.tile for tree in trees)
 
-    firsts = range(0, n_samples, size)
-    for _ in Threads(n_jobs if len(firsts) > 1 else 1).each(search_rows, firsts):
-        pass
-    return Ranking(labels, scores)
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory, without the trees themselves."""
+        return sum(int(array.nbytes) for array in (self._labels, *(array for _, top in self._trees for array in top)))
+
+    def rank(self, X: sp.csr_matrix, beam: int, k: int, n_jobs: int | None) -> Ranking:
+        """Return the k labels of each row with the highest mean probability over the trees."""
+        n_samples, (n_trees, n_labels) = X.shape[0], self._labels.shape
+        beam = min(beam, self._n_nodes)  # a tree has no more nodes
+        labels = np.full((n_samples, k), -1, np.int32)
+        scores = np.full((n_samples, k), -np.inf, np.float32)
+        indptr, indices, data = csr_arrays(X)
+        size = max(min(_MAX_LEAF_SCORES // (n_trees * beam * max(self._widest, 1)), _ROWS), 1)
+
+        def search_rows(first: int) -> None:
+            last = min(first + size, n_samples)
+            rows = (indptr[first : last + 1], indices, data)
+            shape = (n_trees, last - first, beam)
+            table = zeroed_workspace("features of a node", X.shape[1], np.int32)
+            begins = workspace("begins of leaves", shape, np.int32)
+            sizes = workspace("sizes of leaves", shape, np.int32)
+            leaf_scores = workspace("scores of leaves", (*shape, self._widest))
+            tile = workspace("tile of a node", (self._tile,))
+            for at, (tree, top) in enumerate(self._trees):
+                nodes, node_scores = np.empty(shape[1:], np.int32), np.empty(shape[1:], np.float32)
+                search_tree(tree, top, *rows, nodes, node_scores, table, tile, begins[at], sizes[at], leaf_scores[at])
+            totals = np.full(n_labels, -1.0)
+            add_trees(self._labels, begins, sizes, leaf_scores, totals, labels[first:last], scores[first:last])
+
+        firsts = range(0, n_samples, size)
+        for _ in Threads(n_jobs if len(firsts) > 1 else 1).each(search_rows, firsts):
+            pass
+        return Ranking(labels, scores)

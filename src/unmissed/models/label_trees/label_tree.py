@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,9 +13,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.execution import Partition, Piece, Pieces, Work
+from unmissed.execution import Once, Partition, Piece, Pieces, Work
 from unmissed.models.base import Certificate, Model
-from unmissed.models.label_trees.beam_search import search
+from unmissed.models.label_trees.beam_search import BeamSearch
 from unmissed.models.label_trees.label_clusters import LabelClusters, LabelRepresentations
 from unmissed.models.label_trees.node_kernels import list_positives, list_rows
 from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps, NodeRows, NodeSolver, NodeWeights
@@ -200,6 +201,7 @@ class LabelTree(Model):
 
     unit: ClassVar[str] = "classifiers"
     trees_: list[SearchTree]
+    beam_search_: Once[BeamSearch]
 
     def __init__(
         self,
@@ -280,9 +282,13 @@ class LabelTree(Model):
                 raise InputError(f"the piece {tree_key(tree)} is missing; the run is damaged")
             trees.append(SearchTree.open(piece, self.n_features_in_, self.n_labels_))
         self.trees_ = trees
+        self.beam_search_ = Once("first levels of label trees", partial(BeamSearch, trees))
+
+    def _prepare(self) -> None:
+        self.beam_search_.get()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        return search(X, self.trees_, self.beam, k, self.n_labels_, self.n_jobs)
+        return self.beam_search_.get().rank(X, self.beam, k, self.n_jobs)
 
     def certificate(self) -> Certificate:
         """Return the relative duality gap of each classifier of each node, tree by tree, before pruning."""

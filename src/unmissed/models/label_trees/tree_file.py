@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,21 +79,21 @@ class SearchTree:
     search: TreeArrays
     n_features: int
 
-    @cached_property
+    @property
     def widest(self) -> int:
         """The largest tile width of any leaf."""
         sizes = (self.clusters.ends - self.clusters.begins)[self.clusters.children < 0]
         return int(max(tile_width(size) for size in np.unique(sizes)))
 
-    @cached_property
+    @property
     def tile(self) -> int:
         """The number of elements of the largest dense tile: a line of zeros and a line per feature."""
         lines = self.saved["n_features"].astype(np.int64) + 1
         return int((lines * np.array([tile_width(size) for size in self.clusters.n_columns])).max())
 
-    @cached_property
+    @property
     def top(self) -> TopArrays:
-        """The inner nodes of the first levels, up to _TOP_COLUMNS columns, stored by feature."""
+        """The inner nodes of the first levels, up to _TOP_COLUMNS columns, stored by feature; computed on access."""
         tree, clusters = self.search, self.clusters
         inner = clusters.children >= 0
         wide = np.where(inner, clusters.n_columns, 0)

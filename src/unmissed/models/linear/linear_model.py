@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Pieces
+from unmissed.execution import Once, Piece, Pieces
 from unmissed.matrices import rises
 from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.label_blocks import label_key, walk_labels
@@ -80,14 +80,14 @@ class LinearModel(Model):
     n_jobs: int | None
     shards_: list[Shard]
     ranked_shards_: list[Shard]
-    by_label_: WeightsByLabel | None
+    by_label_: Once[WeightsByLabel]
     ranker_: Ranker
 
     def _open(self, pieces: Pieces) -> None:
         read = partial(open_shard, n_features=self.n_features_in_)
         self.shards_ = list(walk_labels(self.n_labels_, pieces.get, read, _N_LABELS))
         self.ranked_shards_ = [hide_untrained(shard, self.untrained_) for shard in self.shards_]
-        self.by_label_ = None
+        self.by_label_ = Once("weights by label", partial(WeightsByLabel.from_shards, self.ranked_shards_))
         self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
 
     def rank(
@@ -114,9 +114,10 @@ class LinearModel(Model):
         rows = self._checked(X).csr
         k = check_k(k, rows.shape[0], self.n_labels_)
         proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates
-        if self.by_label_ is None:
-            self.by_label_ = WeightsByLabel.from_shards(self.ranked_shards_)
-        return drop_untrained(self.by_label_.rank(rows, proposed, k, self.n_jobs), self.untrained_)
+        return drop_untrained(self.by_label_.get().rank(rows, proposed, k, self.n_jobs), self.untrained_)
+
+    def _prepare(self) -> None:
+        self.ranker_.scan.get()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)

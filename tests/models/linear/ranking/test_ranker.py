@@ -139,19 +139,32 @@ def test_candidates_beyond_the_capacity_are_scored_at_once(monkeypatch):
     assert np.array_equal(ranking.scores, expected.scores)
 
 
-def test_a_ranker_switches_to_the_scan_after_many_rows_and_gives_the_same_bits():
+def test_a_ranker_builds_the_scan_for_many_rows_and_gives_the_same_bits():
     shards, X = draw(4, 3 * TILE, alike=False)
     ranker = Ranker(shards, N_FEATURES)
-    before = [ranker.rank(X, 5, 1) for _ in range(3)]
-    assert ranker._scan is None
-    many = sp.csr_matrix(sp.vstack([X] * (exact_scores.MAX_DIRECT_ROWS // X.shape[0])))
+    few = exact_scores.MAX_DIRECT_ROWS // X.shape[0]
+    before = [ranker.rank(sp.csr_matrix(sp.vstack([X] * few)), 5, 1) for _ in range(3)]
+    assert ranker.scan.peek() is None, "few rows are scored directly, however often"
+    many = sp.csr_matrix(sp.vstack([X] * (few + 1)))
+    assert many.shape[0] > exact_scores.MAX_DIRECT_ROWS
     after = ranker.rank(many, 5, 2)
-    assert ranker._scan is not None
-    assert np.array_equal(after.labels[: len(X.indptr) - 1], before[0].labels)
-    assert np.array_equal(after.scores[: len(X.indptr) - 1], before[0].scores)
+    scan = ranker.scan.peek()
+    assert scan is not None
+    for found in (after, ranker.rank(X, 5, 1)):
+        assert np.array_equal(found.labels[: X.shape[0]], before[0].labels[: X.shape[0]])
+        assert np.array_equal(found.scores[: X.shape[0]], before[0].scores[: X.shape[0]])
+    assert ranker.scan.peek() is scan
     copy = pickle.loads(pickle.dumps(ranker))
-    assert copy._scan is None
-    assert np.array_equal(copy.rank(X, 5, 1).scores, before[0].scores)
+    assert copy.scan.peek() is None, "the layout is not sent"
+    assert np.array_equal(copy.rank(X, 5, 1).scores, before[0].scores[: X.shape[0]])
+
+
+def test_few_rows_use_a_scan_that_is_there(monkeypatch):
+    shards, X = draw(4, 3 * TILE, alike=False)
+    ranker = Ranker(shards, N_FEATURES)
+    ranker.scan.get()
+    monkeypatch.setattr(exact_scores, "rank", lambda *_: pytest.fail("scored directly"))
+    assert np.array_equal(ranker.rank(X[:1], 5, 1).labels, naive(X[:1], shards, 5).labels)
 
 
 def test_no_scan_is_built_if_its_tables_outgrow_the_weights(monkeypatch):
@@ -160,7 +173,7 @@ def test_no_scan_is_built_if_its_tables_outgrow_the_weights(monkeypatch):
     monkeypatch.setattr(ranker_module, "_TABLE_BYTES", 2**26)
     ranker = Ranker(shards, N_FEATURES)
     assert np.array_equal(ranker.rank(X, 5, 1).labels, naive(X, shards, 5).labels)
-    assert ranker._scan is None
+    assert ranker.scan.get() is None
 
 
 def test_labels_added_by_fit_labels_are_scanned():

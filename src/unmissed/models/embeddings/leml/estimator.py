@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Pieces, Threads, Work
+from unmissed.execution import Once, Piece, Pieces, Threads, Work
 from unmissed.matrices import canonical_csr
 from unmissed.models.base import Explanation, Model
 from unmissed.models.embeddings.leml.solver import (
@@ -22,11 +23,12 @@ from unmissed.models.embeddings.leml.solver import (
     make_half_steps,
 )
 from unmissed.models.embeddings.products import Floats, append_constant, sparse_product
-from unmissed.models.embeddings.search import each_tile, largest_products
+from unmissed.models.embeddings.search import FactorTiles
 from unmissed.models.frames import one_of
 from unmissed.models.parameters import FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
+from unmissed.progress import Progress
 from unmissed.propensity import as_propensity
 from unmissed.ranking import Ranking
 
@@ -122,6 +124,7 @@ class LEML(Model):
     constant_: Floats
     labels_: Floats
     objectives_: npt.NDArray[np.float64]
+    label_tiles_: Once[FactorTiles]
 
     def __init__(
         self,
@@ -163,8 +166,10 @@ class LEML(Model):
         *,
         y: Any = None,
         sample_weight: Any = None,
-        work: Work | None = None,
         observed: Any = None,
+        verbose: int = 0,
+        progress: Progress | None = None,
+        work: Work | None = None,
     ) -> Self:
         """Fit the model to all entries of Y, or to the observed ones.
 
@@ -172,7 +177,7 @@ class LEML(Model):
         ----------
         X, Y, y, sample_weight : as in `Model.fit`; sample_weight cannot be combined with observed
         observed : mask, sparse matrix or array of the shape of Y; nonzero where Y is observed; all entries by default
-        work : as in `Model.fit`
+        verbose, progress, work : as in `Model.fit`
         """
         if sample_weight is not None and observed is not None:
             raise InputError("sample_weight and observed cannot be given together; repeat the rows of both")
@@ -182,7 +187,7 @@ class LEML(Model):
             known = {one.name: getattr(rows, one.name) for one in fields(rows)}
             return MaskedTrainingData(**known, observed=_check_observed(observed, rows))
 
-        return self._validate_and_fit(X, one_of(Y, y), work, masked)
+        return self._validate_and_fit(X, one_of(Y, y), masked, verbose, progress, work)
 
     def _fit(self, rows: TrainingData, work: Work) -> None:
         """Alternate from the last stored state until convergence; only the last state is stored."""
@@ -255,6 +260,7 @@ class LEML(Model):
             raise piece.damaged("it contains infinite or nan values")
         self.features_, self.constant_, self.labels_ = arrays["features"], arrays["constant"], arrays["labels"]
         self.objectives_ = arrays["objectives"]
+        self.label_tiles_ = Once("tiles of label factors", partial(FactorTiles, self.labels_))
 
     def embed(self, X: Any) -> Floats:
         """Return the embedding W^T x of each row, (n_samples, n_components)."""
@@ -266,8 +272,11 @@ class LEML(Model):
         embedded += self.constant_
         return embedded
 
+    def _prepare(self) -> None:
+        self.label_tiles_.get()
+
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        return Ranking(*largest_products(self._embed(X), self.labels_, k, Threads(self.n_jobs)))
+        return Ranking(*self.label_tiles_.get().largest(self._embed(X), k, Threads(self.n_jobs)))
 
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
@@ -281,7 +290,7 @@ class LEML(Model):
             found.append((row + rows.start, label + first))
 
         embedded = self.embed(X)
-        each_tile(embedded, self.labels_, one, Threads(self.n_jobs))
+        self.label_tiles_.get().each(embedded, one, Threads(self.n_jobs))
         rows, labels = (np.concatenate(part) for part in zip(*found, strict=True))
         ones = np.ones(len(rows), np.float32)
         return sp.csr_matrix((ones, (rows, labels)), shape=(len(embedded), self.n_labels_))
@@ -296,7 +305,7 @@ class LEML(Model):
         def one(rows: slice, first: int, scores: Floats) -> None:
             out[rows, first : first + scores.shape[1]] = scores
 
-        each_tile(embedded, self.labels_[chosen], one, Threads(self.n_jobs))
+        FactorTiles(self.labels_[chosen]).each(embedded, one, Threads(self.n_jobs))
         return out
 
     def explain(self, label: int) -> Explanation:

@@ -242,6 +242,11 @@ class SLEEC(Model):
             ),
         )
 
+    def _prepare(self) -> None:
+        for learner in self.learners_:
+            for cluster in learner.clusters:
+                cluster.search.prepare()
+
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         labels = np.full((X.shape[0], k), -1, np.int32)
         best = np.full((X.shape[0], k), -np.inf, np.float32)

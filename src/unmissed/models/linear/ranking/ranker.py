@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from unmissed.execution import Threads
+from unmissed.execution import Once, Threads
 from unmissed.models.linear.ranking import exact_scores
 from unmissed.models.linear.ranking.candidates import Candidates, score_candidates
 from unmissed.models.linear.ranking.chunks import (
@@ -42,36 +43,34 @@ _TABLE_BYTES = 20  # per feature and chunk: table and counts, at most
 
 
 class Ranker:
-    """Exact top-k labels: the first rows are scored directly from shards, many rows by the quantized scan."""
+    """Exact top-k labels: few rows are scored directly from shards, many rows by the quantized scan.
+
+    A call with more than MAX_DIRECT_ROWS rows builds the scan, once for all threads; so does `prepare`. A call with
+    fewer rows uses the scan if it is there.
+    """
 
     def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
-        self._shards, self._n_features = shards, n_features
-        self._n_ranked = 0
-        self._scan: QuantizedScan | None = None
+        self._shards = shards
+        self.scan = Once("quantized weights", partial(build_scan, shards, n_features))
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
         """Return the k highest-scoring labels of each row; both paths give the same bits."""
-        self._n_ranked += X.shape[0]
-        if self._scan is None and self._n_ranked > exact_scores.MAX_DIRECT_ROWS and self._scan_pays():
-            self._scan = QuantizedScan(self._shards, self._n_features)
-        if self._scan is None:
-            return exact_scores.rank(X, self._shards, k, n_jobs)
-        return self._scan.rank(X, k, n_jobs)
+        scan = self.scan.get() if X.shape[0] > exact_scores.MAX_DIRECT_ROWS else self.scan.peek()
+        return exact_scores.rank(X, self._shards, k, n_jobs) if scan is None else scan.rank(X, k, n_jobs)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Ranker, (self._shards, self._n_features)  # the scan is rebuilt when needed
 
-    def _scan_pays(self) -> bool:
-        """Return whether the scan's layout is small relative to the weights.
+def build_scan(shards: Sequence[Shard], n_features: int) -> QuantizedScan | None:
+    """Return the layout of the scan, or None if it would be large relative to the weights.
 
-        It is not for a million labels with few weights each.
-        """
-        n_labels = sum(shard.n_labels for shard in self._shards)
-        n_weights = sum(shard.weights.size for shard in self._shards)
-        if all(np.isneginf(shard.bias).all() for shard in self._shards):
-            return False  # no label can be ranked
-        table_bytes = _TABLE_BYTES * self._n_features * -(-n_labels // _CHUNK_LABELS)
-        return table_bytes <= 2**26 + 8 * n_weights and n_weights < 2**32  # positions in lists are uint32
+    It is for a million labels with few weights each.
+    """
+    n_labels = sum(shard.n_labels for shard in shards)
+    n_weights = sum(shard.weights.size for shard in shards)
+    if all(np.isneginf(shard.bias).all() for shard in shards):
+        return None  # no label can be ranked
+    table_bytes = _TABLE_BYTES * n_features * -(-n_labels // _CHUNK_LABELS)
+    pays = table_bytes <= 2**26 + 8 * n_weights and n_weights < 2**32  # positions in lists are uint32
+    return QuantizedScan(shards, n_features) if pays else None
 
 
 class QuantizedScan:
@@ -94,6 +93,11 @@ class QuantizedScan:
             (first, _build_chunk(shards, labels, label_ids, counts[number]))
             for number, (first, label_ids) in enumerate(zip(firsts, chosen, strict=True))
         ]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory."""
+        return sum(array.nbytes for _, chunk in self.chunks for array in chunk)
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
         """Return the k highest-scoring labels of each row, exactly."""

@@ -41,6 +41,11 @@ class WeightsByLabel:
         bias = np.concatenate([np.empty(0, np.float32), *(shard.bias for shard in shards)])
         return cls(np.cumsum(np.concatenate(lengths)), np.concatenate(features), np.concatenate(weights), bias)
 
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory."""
+        return sum(array.nbytes for array in (self.starts, self.features, self.weights, self.bias))
+
     def rank(self, X: sp.csr_matrix, candidates: Ranking, k: int, n_jobs: int | None) -> Ranking:
         """Return the k best candidates of each row by exact score."""
         proposed = candidates.labels
