@@ -86,7 +86,7 @@ def test_any_parameter_of_any_method_can_be_tried(data, capsys):
         (["--try", "C=much"], "C must be a number above 0; got 'much'"),
         (["--try", "block_size=1.5"], "block_size must be an integer from 1 to 65536; got 1.5"),
         (["--try", "propensity=jain"], "expected NAME=VALUE"),
-        (["--metric", "PSP"], "cannot select by the metric 'PSP'"),
+        (["--metric", "PSP"], "a figure is a metric and a cut-off, such as P@1 or PSP@5; got 'PSP'"),
     ],
 )
 def test_nonsense_is_one_line(words, line, data, capsys):

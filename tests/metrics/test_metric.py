@@ -294,7 +294,7 @@ def test_values_per_row_give_the_figure():
         assert above.shape == below.shape == (50,)
         assert above.sum() / below.sum() == pytest.approx(found[name], rel=1e-6)
     for name in ("coverage@1", "PSP@2", "nDCG@1"):
-        with pytest.raises(KeyError, match=rf"no values per row of '{name}'; figures over rows: own recall@1, .*PSP@1"):
+        with pytest.raises(KeyError, match=rf"no values per row of '{name}'; figures over rows: PSP@1, .*own recall@1"):
             found.per_row(name)
 
 

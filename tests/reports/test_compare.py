@@ -65,7 +65,7 @@ def test_metrics_of_no_other_table_are_shown_at_the_largest_cut_off():
     results["best"]["own@5"] = {"key": measured(results)[0]["key"], "near": []}
     grid = other_table(results)
     assert grid.columns == ["method", "own@5"]
-    assert (grid.rows[0][1].text, grid.rows[0][1].small, grid.rows[0][1].best) == ("25.0", "20.0–30.0", True)
+    assert (grid.rows[0][1].text, grid.rows[0][1].small, grid.rows[0][1].best) == ("25.00", "20.0–30.0", True)
     assert "own@5" in render_page(results)
 
 

@@ -25,6 +25,8 @@ from unmissed.metrics.metric import (
 
 Unit = Literal["row", "label"]
 """What a metric sums over."""
+Columns = dict[str, tuple[int, int | None]]
+"""For each metric its columns of numerators and denominators; None for a denominator of 1."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,8 @@ class Evaluation:
     @cached_property
     def figures(self) -> dict[str, float]:
         """All metrics by name, such as `P@1` and `PSnDCG@5`, as fractions; NaN if the denominator is 0."""
-        label_totals = np.array([[column.sum() for column in at_cut] for at_cut in self.label_terms])
-        found = {
-            **self.aggregate("row", self.totals[None]),
-            **self.aggregate("label", label_totals[None]),
-        }
+        sums = np.array([[at_cut.sum() for at_cut in column] for column in self.label_terms]).reshape(-1, len(self.k))
+        found = {**self.aggregate("row", self.totals[None]), **self.aggregate("label", sums.T[None])}
         names = [f"{metric.name}@{k}" for metric in self.metrics for k in self.k]
         return {name: float(found[name][0]) for name in names}
 
@@ -162,44 +161,51 @@ class Evaluation:
         terms = self.terms[:, self.k.index(int(cut))].astype(np.float64)
         return terms[:, above], np.ones(len(terms)) if below is None else terms[:, below]
 
-    def columns(self, unit: Unit) -> dict[str, tuple[int, int | None]]:
-        """Return the columns of numerator and denominator of each metric over rows, or over labels.
-
-        Rows: those of the compiled pass, and after them two for each `RowMetric`. Labels: two for each `LabelMetric`.
-        """
-        kind = RowMetric if unit == "row" else LabelMetric
-        own = [metric.name for metric in self.metrics if isinstance(metric, kind)]
-        begin = self.terms.shape[2] - 2 * len(own) if unit == "row" else 0
-        found: dict[str, tuple[int, int | None]] = {
+    def columns(self, unit: Unit) -> Columns:
+        """Return the columns of each metric over rows in `terms`, or of each metric over labels in `label_terms`."""
+        if unit == "label":
+            return self._over_labels[0]
+        own = [metric.name for metric in self.metrics if isinstance(metric, RowMetric)]
+        begin = self.terms.shape[2] - 2 * len(own)  # after the columns of the compiled pass
+        compiled = [metric for metric in self.metrics if isinstance(metric, CompiledMetric)]
+        return {metric.name: (metric.numerator, metric.denominator) for metric in compiled} | {
             name: (begin + 2 * position, begin + 2 * position + 1) for position, name in enumerate(own)
         }
-        if unit == "row":
-            compiled = [metric for metric in self.metrics if isinstance(metric, CompiledMetric)]
-            found |= {metric.name: (metric.numerator, metric.denominator) for metric in compiled}
-        return found
+
+    @property
+    def label_terms(self) -> Floats:
+        """Terms of the labels that macro averages include, shape (n_columns, len(k), n_averaged)."""
+        return self._over_labels[1]
 
     @cached_property
-    def label_terms(self) -> Floats:
-        """Numerators and denominators of the metrics over labels, shape (len(k), n_columns, n_averaged)."""
+    def _over_labels(self) -> tuple[Columns, Floats]:
+        """The columns of the metrics over labels, and their terms. Denominators that are all 1 have no column."""
         chosen = self.labels.true > 0 if self.conventions.macro == "true" else np.ones(self.n_labels, dtype=np.bool_)
         given = [None if one is None else one[chosen] for one in (self.inverse_propensities, self.train_counts)]
         true, listed, hits = (one[chosen] for one in (self.labels.true, self.labels.listed, self.labels.hits))
-        metrics = [metric for metric in self.metrics if isinstance(metric, LabelMetric)]
-        terms = np.empty((len(self.k), 2 * len(metrics), true.size))
-        for cut, k in enumerate(self.k):
-            labels = EvaluatedLabels(k, true, listed[:, cut], hits[:, cut], *given)  # type: ignore[arg-type]
-            for position, metric in enumerate(metrics):
-                values = check_values(metric, metric.per_label(labels), true.size, "label")
-                terms[cut, 2 * position : 2 * position + 2] = values
-        return terms
+        at_cuts = [
+            EvaluatedLabels(k, true, listed[:, cut], hits[:, cut], *given)  # type: ignore[arg-type]
+            for cut, k in enumerate(self.k)
+        ]
+        columns: Columns = {}
+        terms: list[Floats] = []
+        for metric in self.metrics:
+            if isinstance(metric, LabelMetric):
+                values = [check_values(metric, metric.per_label(labels), true.size, "label") for labels in at_cuts]
+                numerators, denominators = np.stack(values, axis=1)
+                is_mean = bool((denominators == 1).all())
+                columns[metric.name] = (len(terms), None if is_mean else len(terms) + 1)
+                terms += [numerators] if is_mean else [numerators, denominators]
+        return columns, np.stack(terms) if terms else np.empty((0, len(self.k), true.size))
 
     def aggregate(self, unit: Unit, sums: Floats) -> dict[str, Floats]:
         """Return the figures over rows or labels, one value for each of several sums of shape (len(k), n_columns)."""
         by_name = {metric.name: metric for metric in self.metrics}
+        n_units = float(self.n_samples if unit == "row" else self.label_terms.shape[2])
         found = {}
         for name, (above, below) in self.columns(unit).items():
             for cut, k in enumerate(self.k):
-                divisor = np.full(len(sums), float(self.n_samples)) if below is None else sums[:, cut, below]
+                divisor = np.full(len(sums), n_units) if below is None else sums[:, cut, below]
                 found[f"{name}@{k}"] = by_name[name].aggregate(sums[:, cut, above], divisor)
         return found
 

@@ -161,9 +161,10 @@ def check_values(metric: Metric, values: Any, n_units: int, unit: str) -> Floats
             f"metric {metric.name!r} returned {shapes}; expected one number per {unit}, shape ({n_units},), or a tuple "
             "of numerators and denominators"
         )
-    both = np.stack(arrays).astype(np.float64)
-    wrong = np.flatnonzero(~(np.abs(both) <= np.finfo(np.float32).max).all(axis=0))  # NaN fails the comparison, too
-    if wrong.size:
+    both = np.stack(arrays).astype(np.float64, copy=False)
+    largest = float(np.finfo(np.float32).max)  # terms of rows are stored as float32
+    if n_units and not (both.max() <= largest and both.min() >= -largest):  # NaN fails both
+        wrong = np.flatnonzero(~(np.abs(both) <= largest).all(axis=0))
         raise InputError(f"metric {metric.name!r} returned a value that is not finite for {unit} {wrong[0]}")
     return both
 

@@ -135,12 +135,14 @@ def _resampled(
     units: list[Unit] = [unit for unit in get_args(Unit) if first.columns(unit)]
     drawn: list[dict[str, Floats]] = [{} for _ in evaluations]
     for done, unit in enumerate(units):
-        terms = np.concatenate([_unit_terms(one, unit) for one in evaluations], axis=1)
+        parts = [_unit_terms(one, unit) for one in evaluations]
+        terms = np.concatenate(parts, axis=1)
         sums = np.empty((n_resamples, terms.shape[1]))
         for begin in range(0, n_resamples, _AT_ONCE):
             resample_sums(terms, seeds[begin : begin + _AT_ONCE], sums[begin : begin + _AT_ONCE])
             progress(done * n_resamples + min(begin + _AT_ONCE, n_resamples), len(units) * n_resamples)
-        for one, found, part in zip(evaluations, drawn, np.split(sums, len(evaluations), axis=1), strict=True):
+        ends = np.cumsum([part.shape[1] for part in parts])
+        for one, found, part in zip(evaluations, drawn, np.split(sums, ends[:-1], axis=1), strict=True):
             found |= one.aggregate(unit, part.reshape(n_resamples, len(one.k), -1))
     return [{name: found[name] for name in first.figures} for found in drawn]
 
@@ -149,8 +151,8 @@ def _unit_terms(evaluation: Evaluation, unit: Unit) -> npt.NDArray[np.float32]:
     """Return the terms of each row, or of each label that macro averages include, shape (n_units, n_terms)."""
     if unit == "row":
         return evaluation.terms.reshape(evaluation.n_samples, -1)
-    terms = np.concatenate(list(evaluation.label_terms))
-    return np.ascontiguousarray(terms.T, dtype=np.float32)
+    terms = evaluation.label_terms.T  # labels x cut-offs x columns, as the terms of rows
+    return np.ascontiguousarray(terms, dtype=np.float32).reshape(len(terms), terms.shape[1] * terms.shape[2])
 
 
 def _percentiles(values: Floats, level: float) -> Interval:
