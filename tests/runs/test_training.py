@@ -311,6 +311,15 @@ def test_an_interrupted_extension_leaves_the_run_usable_and_goes_on(tmp_path):
     assert tree_bytes(tmp_path / "broken") == tree_bytes(tmp_path / "whole")
 
 
+def test_extending_a_model_that_cannot_add_labels_is_refused_before_training(tmp_path):
+    some = parts_of(TRAIN, range(30))
+    train("parabel", some, tmp_path / "run", {"n_trees": 1, "n_jobs": 1})
+    before = tree_bytes(tmp_path / "run")
+    with pytest.raises(InputError, match="Parabel cannot add labels; train it again"):
+        extend(tmp_path / "run", TRAIN, old_rows=[some])
+    assert tree_bytes(tmp_path / "run") == before
+
+
 def test_extending_without_a_new_label_is_refused(tmp_path):
     train("popularity", TRAIN, tmp_path / "run")
     with pytest.raises(InputError, match="has all 40 labels"):
