@@ -9,12 +9,13 @@ Certificate. P is 1-strongly convex, so P - min P <= 1/2 |gradient|^2, which is 
 variables -l_i'(m_i). It is reported relative to the sum of the absolute values of the terms of P: P itself unless
 `counter` m < 0 for a positive.
 
-Method. Let r_i = l_i'(m_i). A label has few rows with a large r; these are its heavy rows, with all positives. A round
-is one pass over X for LANES labels at a time, which computes P, its gradient and the heavy rows, followed by the
-minimization of a model of P for each label: heavy rows enter exactly; light rows, of total r = s and mean row
-v / s = sum r_i x_i / s, enter as s exp(d.v / s) for a step d, which has the right value and gradient and nearly the
-right curvature. The model is convex and has the gradient of P, so its minimizer is in a direction of descent. Labels
-begin at the solution of a label without positives, which all of them share.
+Method. Let r_i = l_i'(m_i). A round is one pass over X for LANES labels at a time, which computes P, its gradient g and
+a sample of rows, followed by the minimization of a model of P for each label. The sample has all positives, the heavy
+negatives (r |x|^2 above a threshold t), and one light negative for every t of the sum of r |x|^2, drawn in proportion to
+it and weighted to stand for t. Over a step d, the model is g.d + 1/2 |d|^2 plus what the losses of the sample have
+beyond their tangents. It is convex and has the gradient of P, so its minimizer is in a direction of descent; its
+curvature estimates that of P with an error that is small relative to 1, the curvature of the penalty. Labels begin at
+the solution of a label without positives, which all of them share.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ from unmissed.numerics.simd import LANES, add_in_order
 from unmissed.numerics.workspace import workspace
 
 MAX_PER_LABEL = 6  # Up to this many labels, passes for one label each are cheaper than one in lanes.
-HEAVY = 0.01  # A row is heavy if r |x|^2 is above this; fewer rows are light if a label converges slowly.
-_SLOW = 0.1  # A label converges slowly if a round leaves more than this fraction of the gap.
-_MODEL_TOLERANCE = 0.05  # Norm of the model's gradient at its minimizer, relative to that of P.
-_CG_TOLERANCE = 0.1  # Relative residual of the Newton directions of the model.
+HEAVY = float(__import__("os").environ.get("HEAVY", "0.05"))  # The first threshold t of the sample.
+_SLOW = float(__import__("os").environ.get("SLOW", "0.1"))  # The threshold falls if a round leaves more than this fraction of the gap.
+_FALL = float(__import__("os").environ.get("FALL", "0.25"))
+MODEL_TOLERANCE = float(__import__("os").environ.get("MT", "0.1"))  # Norm of the model's gradient at its minimizer, relative to that of P.
+CG_TOLERANCE = float(__import__("os").environ.get("CG", "0.2"))  # Relative residual of the Newton directions of the model.
+_PHASE = 0.618  # Samples of successive rounds differ: each begins at another fraction of the threshold.
 _MODEL_STEPS, _CG_STEPS = 10, 100
 _SMALL = 2.0**-10  # Below this, four terms of the series of log1p have an error below 2e-13.
 _N_SUMS = 16
@@ -79,23 +82,23 @@ def _positive_loss(m, costs):
 
 
 @kernel()
-def lane_losses(X, norms, W, bias, costs, positives, heavy, R, sums, rows, counts):
-    """Compute margins and losses of all rows for LANES labels.
+def lane_losses(X, norms, W, bias, costs, positives, sampling, R, sums, sample, counts):
+    """Compute margins and losses of all rows for LANES labels, and a sample of the negatives.
 
     Parameters
     ----------
     X, norms : the CSR arrays, and |x|^2 of each row
     W, bias, costs : weights (n_features * LANES), bias and (positive, counter, negative) of each lane
     positives : the lanes whose label each row has, in CSR form
-    heavy : a negative is heavy if r |x|^2 is above this
+    sampling : threshold t and first value of the sum of r |x|^2, (2, LANES); the sum is changed
     R : the derivatives r, (n_samples * LANES) (output)
     sums : sum of losses, of r, of |r| and of the losses below 0, (4, LANES) (output)
-    rows, counts : the heavy negatives of each lane, (LANES, n_samples), and their number (output)
+    sample, counts : rows and weights of the sample of each lane, (LANES, n_samples) each, and its size (output)
     """
     indptr, indices, values = X
     starts, lanes = positives
+    rows, weights = sample
     scores, losses, derivatives = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    is_positive = np.zeros(LANES, np.bool_)
     sums[:] = 0.0
     counts[:] = 0
     for row in range(norms.shape[0]):
@@ -106,7 +109,6 @@ def lane_losses(X, norms, W, bias, costs, positives, heavy, R, sums, rows, count
             losses[lane], derivatives[lane] = costs[lane, 2] * value, costs[lane, 2] * derivative
         for at in range(starts[row], starts[row + 1]):
             lane = lanes[at]
-            is_positive[lane] = True
             losses[lane], derivatives[lane], below = _positive_loss(scores[lane] + bias[lane], costs[lane])
             sums[3, lane] += below
         target = R[row * LANES : (row + 1) * LANES]
@@ -115,18 +117,23 @@ def lane_losses(X, norms, W, bias, costs, positives, heavy, R, sums, rows, count
             sums[1, lane] += derivatives[lane]
             sums[2, lane] += abs(derivatives[lane])
             target[lane] = np.float32(derivatives[lane])
-        for lane in range(LANES):
-            if derivatives[lane] * norms[row] > heavy[lane] and not is_positive[lane]:
-                rows[lane, counts[lane]] = row
-                counts[lane] += 1
         for at in range(starts[row], starts[row + 1]):
-            is_positive[lanes[at]] = False
+            derivatives[lanes[at]] = 0.0
+        for lane in range(LANES):
+            sampling[1, lane] += derivatives[lane] * norms[row]
+            if sampling[1, lane] > sampling[0, lane]:
+                mass = derivatives[lane] * norms[row]
+                rows[lane, counts[lane]], weights[lane, counts[lane]] = row, max(1.0, sampling[0, lane] / mass)
+                counts[lane] += 1
+                sampling[1, lane] -= max(sampling[0, lane], mass)
 
 
 @kernel()
-def label_losses(X, norms, w, bias, costs, is_positive, heavy, r, sums, rows):
-    """Do the same as `lane_losses` for one label, with the same bits; return the number of heavy negatives."""
+def label_losses(X, norms, w, bias, costs, is_positive, sampling, r, sums, sample):
+    """Do the same as `lane_losses` for one label, with the same bits; return the size of the sample."""
     indptr, indices, values = X
+    rows, weights = sample
+    threshold, summed = sampling
     sums[:] = 0.0
     count = 0
     for row in range(norms.shape[0]):
@@ -139,9 +146,12 @@ def label_losses(X, norms, w, bias, costs, is_positive, heavy, r, sums, rows):
         else:
             value, derivative = softplus(score + bias)
             loss, derivative = costs[2] * value, costs[2] * derivative
-            if derivative * norms[row] > heavy:
-                rows[count] = row
+            mass = derivative * norms[row]
+            summed += mass
+            if summed > threshold:
+                rows[count], weights[count] = row, max(1.0, threshold / mass)
                 count += 1
+                summed -= max(threshold, mass)
         sums[0] += loss
         sums[1] += derivative
         sums[2] += abs(derivative)
@@ -235,28 +245,25 @@ def _add_rows(X, rows, factors, v):
 
 
 @kernel()
-def _derivatives(margins, n_positives, costs, r, curvature):
-    """Set r and the curvature of heavy rows, positives first."""
+def _derivatives(margins, losses, r, curvature):
+    """Set r and the curvature of the losses curved * log(1 + exp(m)) - constant * m, `losses` = (curved, constant)."""
+    curved, constant = losses
     for at in range(margins.shape[0]):
         _, sigma = softplus(margins[at])
-        curved = costs[0] + costs[1] if at < n_positives else costs[2]
-        r[at] = curved * sigma - (costs[0] if at < n_positives else 0.0)
-        curvature[at] = curved * sigma * (1.0 - sigma)
+        r[at] = curved[at] * sigma - constant[at]
+        curvature[at] = curved[at] * sigma * (1.0 - sigma)
 
 
 @kernel()
-def _direction(X, rows, curvature, light, v, use_bias, residual, residual_bias, vectors):
+def _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors):
     """Solve H d = residual by preconditioned conjugate gradients; d is vectors[0], its bias is returned.
 
-    H is the identity plus the heavy rows times their curvature plus light v v'; the bias of v is light[1], its factor
-    light[0]. `residual` is overwritten.
+    H is the identity plus the rows times their curvature. `residual` is overwritten.
     """
     indptr, indices, values = X
     d, p, q, diagonal = vectors[0], vectors[1], vectors[2], vectors[3]
-    factor, v_bias = light
-    for at in range(d.shape[0]):
-        d[at], diagonal[at] = 0.0, 1.0 + factor * v[at] * v[at]
-    diagonal_bias, d_bias = 1.0 + factor * v_bias * v_bias, 0.0
+    d[:], diagonal[:] = 0.0, 1.0
+    diagonal_bias, d_bias = 1.0, 0.0
     for at in range(rows.shape[0]):
         c = np.float32(curvature[at])
         for position in range(indptr[rows[at]], indptr[rows[at] + 1]):
@@ -267,7 +274,7 @@ def _direction(X, rows, curvature, light, v, use_bias, residual, residual_bias, 
         p[at] = residual[at] * diagonal[at]
     p_bias = residual_bias / diagonal_bias
     square = _dot(residual, p) + residual_bias * p_bias
-    target = _CG_TOLERANCE * _CG_TOLERANCE * square
+    target = CG_TOLERANCE * CG_TOLERANCE * square
     scores = np.empty(rows.shape[0])
     for _ in range(_CG_STEPS):
         if not square > target:
@@ -275,107 +282,88 @@ def _direction(X, rows, curvature, light, v, use_bias, residual, residual_bias, 
         _row_scores(X, rows, p, p_bias, scores)
         for at in range(rows.shape[0]):
             scores[at] *= curvature[at]
-        along = np.float32(factor * (_dot(v, p) + v_bias * p_bias))
-        for at in range(d.shape[0]):
-            q[at] = p[at] + along * v[at]
-        q_bias = p_bias + along * v_bias + _add_rows(X, rows, scores, q)
-        step = square / (_dot(p, q) + use_bias * p_bias * q_bias)
+        q[:] = p
+        q_bias = use_bias * (p_bias + _add_rows(X, rows, scores, q))
+        step = square / (_dot(p, q) + p_bias * q_bias)
         d_bias += step * p_bias
-        residual_bias -= use_bias * step * q_bias
-        step_ = np.float32(step)
+        residual_bias -= step * q_bias
+        factor = np.float32(step)
         for at in range(d.shape[0]):
-            d[at] += step_ * p[at]
-            residual[at] -= step_ * q[at]
+            d[at] += factor * p[at]
+            residual[at] -= factor * q[at]
             q[at] = residual[at] * diagonal[at]
         before, square = square, _dot(residual, q) + residual_bias * residual_bias / diagonal_bias
-        ratio = np.float32(square / before)
+        factor = np.float32(square / before)
         for at in range(d.shape[0]):
-            p[at] = q[at] + ratio * p[at]
+            p[at] = q[at] + factor * p[at]
         p_bias = residual_bias / diagonal_bias + square / before * p_bias
     return d_bias
 
 
 @kernel()
-def _step_size(margins, changes, r0, n_positives, costs, slopes, light):
-    """Return a step t in (0, 1] along a direction: 1 unless it overshoots the model's minimum by far.
+def _step_size(margins, changes, losses, slope, curvature):
+    """Return a step t in (0, 1] along a direction: 1 unless it overshoots the minimum of the model by far.
 
-    `slopes` has the derivative of the model's linear and quadratic part at t = 0 and its curvature; `light` has v.d,
-    the exponent u of the light rows and its change.
+    `slope` and `curvature` are the derivative, at t = 0, and the second derivative of the rest of the model.
     """
-    low, high, t, first = 0.0, 1.0, 1.0, 0.0
+    curved, constant = losses
+    low, high, t, first = 0.0, 1.0, 0.0, 0.0
     for trial in range(30):
-        at_t = 0.0 if trial == 0 else t
-        slope = slopes[0] + at_t * slopes[1] + light[0] * (math.exp(min(light[1] + at_t * light[2], 50.0)) - 1.0)
+        now = slope + t * curvature
         for at in range(margins.shape[0]):
-            _, sigma = softplus(margins[at] + at_t * changes[at])
-            curved = costs[0] + costs[1] if at < n_positives else costs[2]
-            slope += (curved * sigma - (costs[0] if at < n_positives else 0.0) - r0[at]) * changes[at]
+            _, sigma = softplus(margins[at] + t * changes[at])
+            now += (curved[at] * sigma - constant[at]) * changes[at]
         if trial == 0:
-            first = slope
+            first, t = now, 1.0
             continue
-        if slope > -0.2 * first:
+        if now > -0.2 * first:
             high = t
-        elif slope < 0.8 * first and t < 1.0:
+        elif now < 0.8 * first and t < 1.0:
             low = t
         else:
-            return t
+            break
         t = 0.5 * (low + high)
-    return low
+    return t
 
 
 @kernel()
-def minimize_model(X, rows, n_positives, costs, use_bias, g, total, w, bias, vectors):
+def minimize_model(X, rows, losses, use_bias, g, g_bias, w, bias, vectors):
     """Minimize the model of P around (w, bias) and move there; return the bias and the slope of P along the step.
 
     Parameters
     ----------
     X : the CSR arrays
-    rows, n_positives : the heavy rows, positives first
-    costs : (positive, counter, negative)
+    rows, losses : the sample, and its losses as in `_derivatives`
     use_bias : 1 if there is a bias, else 0
-    g, total : the gradient of the weights, and the sum of r over all rows
+    g, g_bias : the gradient of P
     w, bias : the current point; w is changed
-    vectors : 7 work arrays of the length of w; after the call, the last is the step
+    vectors : 6 work arrays of the length of w; after the call, the last is the step
     """
-    v, residual, moved = vectors[4], vectors[5], vectors[6]
+    d, residual, moved = vectors[0], vectors[4], vectors[5]
     n = rows.shape[0]
     margins, changes, r0, r, curvature = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     _row_scores(X, rows, w, bias, margins)
-    _derivatives(margins, n_positives, costs, r0, curvature)
+    _derivatives(margins, losses, r0, curvature)
     for at in range(w.shape[0]):
-        v[at], moved[at], residual[at] = g[at] - w[at], 0.0, -g[at]
-    s = total + _add_rows(X, rows, -r0, v)
-    g_bias = use_bias * (bias + total)
-    moved_bias, u, residual_bias = 0.0, 0.0, -g_bias
-    if not s > 1e-9 * abs(total):  # no light rows but for rounding errors
-        s = 0.0
-        v[:] = 0.0
-    square = _dot(g, g) + g_bias * g_bias
-    target = _MODEL_TOLERANCE * _MODEL_TOLERANCE * square
+        moved[at], residual[at] = 0.0, -g[at]
+    moved_bias, residual_bias = 0.0, -g_bias
+    target = MODEL_TOLERANCE * MODEL_TOLERANCE * (_dot(g, g) + g_bias * g_bias)
     for _ in range(_MODEL_STEPS):
-        factor = math.exp(min(u, 50.0)) / s if s > 0 else 0.0
-        d_bias = use_bias * _direction(
-            X, rows, curvature, (np.float32(factor), s), v, use_bias, residual, residual_bias, vectors
-        )
-        d = vectors[0]
+        d_bias = _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors)
         _row_scores(X, rows, d, d_bias, changes)
-        along_v = _dot(v, d) + s * d_bias
-        change = along_v / s if s > 0 else 0.0
         slope = _dot(g, d) + g_bias * d_bias + _dot(moved, d) + moved_bias * d_bias
-        slopes = slope, _dot(d, d) + d_bias * d_bias
-        t = _step_size(margins, changes, r0, n_positives, costs, slopes, (along_v, u, change))
-        u += t * change
+        for at in range(n):
+            slope -= r0[at] * changes[at]
+        t = _step_size(margins, changes, losses, slope, _dot(d, d) + d_bias * d_bias)
         moved_bias += t * d_bias
         for at in range(n):
             margins[at] += t * changes[at]
-        _derivatives(margins, n_positives, costs, r, curvature)
-        growth = np.float32(math.exp(min(u, 50.0)) - 1.0)
+        _derivatives(margins, losses, r, curvature)
         step = np.float32(t)
         for at in range(w.shape[0]):
             moved[at] += step * d[at]
-            residual[at] = -(g[at] + moved[at] + growth * v[at])
-        inner = _add_rows(X, rows, r0 - r, residual)
-        residual_bias = use_bias * (inner - (g_bias + moved_bias + growth * s))
+            residual[at] = -(g[at] + moved[at])
+        residual_bias = use_bias * (_add_rows(X, rows, r0 - r, residual) - g_bias - moved_bias)
         if not _dot(residual, residual) + residual_bias * residual_bias > target:
             break
     for at in range(w.shape[0]):
@@ -406,19 +394,40 @@ class Logistic:
 
 
 class LabelState:
-    """A label: its positives and costs, weights, bias, gradient, heavy rows and certificate."""
+    """A label: its positives and costs, weights, bias, gradient, sample (positives first) and certificate.
+
+    `total` is the sum of r over all rows.
+    """
 
     def __init__(self, at: int, positives: RowIndices, costs: tuple[float, float, float], w: Floats, bias: float) -> None:
         self.at, self.positives, self.costs = at, positives, np.array(costs)
         self.w, self.bias = w, float(np.float32(bias))
         self.g = np.empty_like(w)
         self.total = 0.0
-        self.heavy = positives
+        self.rows, self.weights = positives, np.ones(len(positives))
         self.threshold = HEAVY
         self.rounds = 0
         self.done = False
         self.objective, self.gap = np.inf, np.inf
         self.before: tuple[float, float, Floats, float] = np.inf, 0.0, w, 0.0  # objective, slope, step, its bias
+
+
+    @property
+    def sampling(self) -> tuple[float, float]:
+        """The threshold of the sample, and the first value of the sum."""
+        return self.threshold, self.threshold * (_PHASE * (self.rounds + 1) % 1)
+
+    def set_sample(self, negatives: RowIndices, weights: npt.NDArray[Any]) -> None:
+        """Set the sample to all positives and some negatives with their weights."""
+        self.rows = np.concatenate([self.positives, negatives])
+        self.weights = np.concatenate([np.ones(len(self.positives)), weights])
+
+    @property
+    def losses(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The losses of the sample: factors of log(1 + exp(m)) and of -m."""
+        positive, counter, negative = self.costs
+        is_positive = np.arange(len(self.rows)) < len(self.positives)
+        return self.weights * np.where(is_positive, positive + counter, negative), np.where(is_positive, positive, 0.0)
 
 
 class PreparedLogistic:
@@ -460,13 +469,13 @@ class PreparedLogistic:
         """Return a label after the first step from the shared initial solution."""
         initial, r = self._initial_solution(costs[2])
         label = LabelState(at, positives, costs, initial.w.copy(), initial.bias)
-        label.g[:], label.total = initial.g, initial.total
-        heavy = np.setdiff1d(initial.heavy, positives)
-        label.heavy = np.concatenate([positives, heavy])
-        margins, own, _ = np.empty(len(positives)), np.empty(len(positives)), np.empty(len(positives))
+        label.g[:] = initial.g
+        others = ~np.isin(initial.rows, positives)
+        label.set_sample(initial.rows[others], initial.weights[others])
+        margins, own, curvature = (np.empty(len(positives)) for _ in range(3))
         _row_scores(self.design.rows, positives, label.w, label.bias, margins)
-        _derivatives(margins, len(positives), label.costs, own, _)
-        label.total += float(_add_rows(self.design.rows, positives, own - r[positives], label.g))
+        _derivatives(margins, tuple(part[: len(positives)] for part in label.losses), own, curvature)
+        label.total = initial.total + float(_add_rows(self.design.rows, positives, own - r[positives], label.g))
         self._improve(label)
         return label
 
@@ -514,38 +523,42 @@ class PreparedLogistic:
         n, d, k = self.design.n_samples, self.design.n_features, len(group)
         by_label = workspace("weights by label", (LANES, d))
         W, G = workspace("weights in lanes", (d * LANES,)), workspace("gradients in lanes", (d * LANES,))
-        R, listed = workspace("derivatives in lanes", (n * LANES,)), workspace("rows of lanes", (LANES, n), np.int32)
-        bias, costs, heavy = np.zeros(LANES), np.zeros((LANES, 3)), np.ones(LANES)
+        R = workspace("derivatives in lanes", (n * LANES,))
+        sample = workspace("rows of lanes", (LANES, n), np.int32), workspace("numbers of rows of lanes", (LANES, n))
+        bias, costs, sampling = np.zeros(LANES), np.zeros((LANES, 3)), np.ones((2, LANES))
         for lane, label in enumerate(group):
-            by_label[lane], bias[lane], costs[lane], heavy[lane] = label.w, label.bias, label.costs, label.threshold
+            by_label[lane], bias[lane], costs[lane], sampling[:, lane] = label.w, label.bias, label.costs, label.sampling
         by_label[k:] = 0
         interleave(by_label, W)
         sums, counts, squares = np.empty((4, LANES)), np.empty(LANES, np.int64), np.empty(LANES)
         positives = _by_row(group, n)
-        lane_losses(self.design.rows, self.design.norms, W, bias, costs, positives, heavy, R, sums, listed, counts)
+        X = self.design.rows, self.design.norms
+        lane_losses(*X, W, bias, costs, positives, sampling, R, sums, sample, counts)
         lane_gradients(self.columns.arrays, W, R, G, squares)
         separate(G, by_label)
         for lane, label in enumerate(group):
             label.g[:] = by_label[lane]
-            self._record(label, sums[:, lane], float(squares[lane]), listed[lane, : counts[lane]])
+            label.set_sample(*(part[lane, : counts[lane]] for part in sample))
+            self._record(label, sums[:, lane], float(squares[lane]))
 
     def _evaluate_one(self, label: LabelState, r: Floats) -> None:
         """Compute objective, gradient and heavy rows of one label, and r."""
         n = self.design.n_samples
-        sums, listed = np.empty(4), workspace("rows of one label", (n,), np.int32)
+        sums, sample = np.empty(4), (workspace("rows of one label", (n,), np.int32), workspace("numbers of rows", (n,)))
         is_positive = np.zeros(n, np.bool_)
         is_positive[label.positives] = True
-        of_label = label.w, label.bias, label.costs, is_positive, label.threshold
-        count = label_losses(self.design.rows, self.design.norms, *of_label, r, sums, listed)
+        of_label = label.w, label.bias, label.costs, is_positive, label.sampling
+        count = label_losses(self.design.rows, self.design.norms, *of_label, r, sums, sample)
         square = label_gradient(self.columns.arrays, label.w, r, label.g)
-        self._record(label, sums, float(square), listed[:count])
+        label.set_sample(*(part[:count] for part in sample))
+        self._record(label, sums, float(square))
 
-    def _record(self, label: LabelState, sums: npt.NDArray[np.float64], square: float, heavy: RowIndices) -> None:
+    def _record(self, label: LabelState, sums: npt.NDArray[np.float64], square: float) -> None:
         """Set the objective and the bound of the gap of a label from the sums of a pass, rounding errors included."""
         design = self.design
         loss, total, mass, below = map(float, sums)
         label.rounds += 1
-        label.total, label.heavy = total, np.concatenate([label.positives, heavy])
+        label.total = total
         length = math.sqrt(float(squared_norm(label.w)))
         margin_error = rounding(design.longest) * (length * self._longest + abs(label.bias))
         error = (2.0**-24 + margin_error + rounding(design.n_samples)) * mass * self._longest + 1e-30
@@ -556,7 +569,7 @@ class PreparedLogistic:
         label.objective = penalty + loss + margin_error * mass + (1e-12 + rounding(design.n_samples)) * scale
         gap = 0.5 * norm**2 / scale if scale > 0 else (0.0 if norm == 0 else math.inf)
         if gap > _SLOW * label.gap:
-            label.threshold *= 0.1
+            label.threshold *= _FALL
         label.gap = gap if gap < math.inf else math.inf
 
     def _certify(self, label: LabelState, tol: float) -> None:
@@ -571,20 +584,13 @@ class PreparedLogistic:
             label.bias -= (1 - t) * step_bias
             label.before = objective, t * slope, np.float32(t) * step, t * step_bias
         else:
-            vectors = workspace("vectors of one label", (7, self.design.n_features))
+            vectors = workspace("vectors of one label", (6, self.design.n_features))
+            use_bias = float(self.design.use_bias)
+            gradient = label.g, use_bias * (label.bias + label.total)
             bias, slope = minimize_model(
-                self.design.rows,
-                label.heavy,
-                len(label.positives),
-                label.costs,
-                float(self.design.use_bias),
-                label.g,
-                label.total,
-                label.w,
-                label.bias,
-                vectors,
+                self.design.rows, label.rows, label.losses, use_bias, *gradient, label.w, label.bias, vectors
             )
-            label.before = label.objective, float(slope), vectors[6].copy(), bias - label.bias
+            label.before = label.objective, float(slope), vectors[5].copy(), bias - label.bias
             label.bias = float(bias)
         label.bias = float(np.float32(label.bias))
 
