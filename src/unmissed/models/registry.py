@@ -53,6 +53,11 @@ METHODS: dict[str, Method] = {
         "PW-DiSMEC",
         LINEAR,
     ),
+    "logistic": Method(
+        "unmissed.models.linear.logistic.estimator:LogisticOVR",
+        "one logistic regression per label, unbiased with missing labels",
+        family=LINEAR,
+    ),
     "leml": Method(
         "unmissed.models.embeddings.leml.estimator:LEML",
         "a linear map of low rank from features to labels",

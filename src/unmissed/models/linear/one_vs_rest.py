@@ -12,7 +12,7 @@ import numpy.typing as npt
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
 from unmissed.models.label_blocks import label_key
-from unmissed.models.linear.design import LabelBlock
+from unmissed.models.linear.design import LabelBlock, Solvable
 from unmissed.models.linear.linear_model import LinearModel, shard_piece
 from unmissed.models.linear.shard import Shard
 from unmissed.models.training_data import TrainingData
@@ -29,8 +29,12 @@ class PreparedSolver(Protocol):
 class Solver(Protocol):
     """Solves blocks of labels; a frozen dataclass of parameters, validated on construction."""
 
+    @property
+    def solvable(self) -> Solvable:
+        """The loss and the costs that it solves."""
+
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
-        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve."""
+        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs that are not `solvable`."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,26 +33,24 @@ import numpy.typing as npt
 from unmissed._jit import kernel
 from unmissed.models.linear.certificate import rounding
 from unmissed.models.linear.columns import FeatureColumns
-from unmissed.models.linear.design import Design, Floats, LabelBlock, RowIndices, lay_out
+from unmissed.models.linear.design import Design, Floats, LabelBlock, RowIndices, Solvable, lay_out
 from unmissed.models.linear.duplicate_labels import DuplicateLabels
 from unmissed.models.linear.shard import Shard
 from unmissed.models.linear.shard_builder import ShardBuilder
 from unmissed.models.ranges import Count, NotNegative, Tolerance, check_flag, check_ranges
-from unmissed.numerics.float64_sums import squared_norm
-from unmissed.numerics.packed_rows import row_add, row_dot
+from unmissed.numerics.float64_sums import add_rows, dot, scores_exact, squared_norm, total
 from unmissed.numerics.simd import LANES, add_in_order
+from unmissed.numerics.transpose import interleave, separate
 from unmissed.numerics.workspace import workspace
 
 MAX_PER_LABEL = 6  # Up to this many labels, passes for one label each are cheaper than one in lanes.
-HEAVY = float(__import__("os").environ.get("HEAVY", "0.05"))  # The first threshold t of the sample.
-_SLOW = float(__import__("os").environ.get("SLOW", "0.1"))  # The threshold falls if a round leaves more than this fraction of the gap.
-_FALL = float(__import__("os").environ.get("FALL", "0.25"))
-MODEL_TOLERANCE = float(__import__("os").environ.get("MT", "0.1"))  # Norm of the model's gradient at its minimizer, relative to that of P.
-CG_TOLERANCE = float(__import__("os").environ.get("CG", "0.2"))  # Relative residual of the Newton directions of the model.
+THRESHOLD = 0.2  # The first threshold t of the sample; `benchmarks.training` chose it and the tolerances.
+_SLOW, _FALL = 0.1, 0.25  # If a round leaves more than this fraction of the gap, the threshold is multiplied by that.
+_MODEL_TOLERANCE = 0.2  # Norm of the model's gradient at its minimizer, relative to that of P.
+_CG_TOLERANCE = 0.3  # Relative residual of the Newton directions of the model.
 _PHASE = 0.618  # Samples of successive rounds differ: each begins at another fraction of the threshold.
 _MODEL_STEPS, _CG_STEPS = 10, 100
 _SMALL = 2.0**-10  # Below this, four terms of the series of log1p have an error below 2e-13.
-_N_SUMS = 16
 _MAX_INITIAL_SOLUTIONS = 16
 _INITIAL_TOLERANCE = 1e-3
 _ONE = np.float32(1)
@@ -170,9 +168,9 @@ def lane_gradients(columns, W, R, G, squares):
         add_in_order(rows, values, starts[feature], starts[feature + 1], R, sums)
         w, g = W[feature * LANES : (feature + 1) * LANES], G[feature * LANES : (feature + 1) * LANES]
         for lane in range(LANES):
-            total = sums[lane] + np.float64(w[lane])
-            squares[lane] += total * total
-            g[lane] = np.float32(total)
+            partial = sums[lane] + np.float64(w[lane])
+            squares[lane] += partial * partial
+            g[lane] = np.float32(partial)
 
 
 @kernel()
@@ -181,67 +179,13 @@ def label_gradient(columns, w, r, g):
     starts, rows, values = columns
     square = 0.0
     for feature in range(starts.shape[0] - 1):
-        total = 0.0
+        partial = 0.0
         for at in range(starts[feature], starts[feature + 1]):
-            total += np.float64(values[at]) * np.float64(r[rows[at]])
-        total += np.float64(w[feature])
-        square += total * total
-        g[feature] = np.float32(total)
+            partial += np.float64(values[at]) * np.float64(r[rows[at]])
+        partial += np.float64(w[feature])
+        square += partial * partial
+        g[feature] = np.float32(partial)
     return square
-
-
-@kernel()
-def interleave(by_label, by_feature):
-    """Copy a (LANES, n_features) matrix to a flat feature-major one, in blocks that fit in the cache."""
-    for begin in range(0, by_label.shape[1], _N_SUMS):
-        for lane in range(LANES):
-            for at in range(begin, min(begin + _N_SUMS, by_label.shape[1])):
-                by_feature[at * LANES + lane] = by_label[lane, at]
-
-
-@kernel()
-def separate(by_feature, by_label):
-    """Copy a flat feature-major matrix to a (LANES, n_features) one."""
-    for begin in range(0, by_label.shape[1], _N_SUMS):
-        for lane in range(LANES):
-            for at in range(begin, min(begin + _N_SUMS, by_label.shape[1])):
-                by_label[lane, at] = by_feature[at * LANES + lane]
-
-
-@kernel()
-def _dot(u, v):
-    """Return u.v in float64, in partial sums that the compiler can vectorize."""
-    sums = np.zeros(_N_SUMS)
-    end = u.shape[0] // _N_SUMS * _N_SUMS
-    for begin in range(0, end, _N_SUMS):
-        one, other = u[begin : begin + _N_SUMS], v[begin : begin + _N_SUMS]
-        for at in range(_N_SUMS):
-            sums[at] += np.float64(one[at]) * np.float64(other[at])
-    total = 0.0
-    for at in range(end, u.shape[0]):
-        total += np.float64(u[at]) * np.float64(v[at])
-    for at in range(_N_SUMS):
-        total += sums[at]
-    return total
-
-
-@kernel()
-def _row_scores(X, rows, v, bias, scores):
-    """Set `scores` to the products of some rows with v, plus the bias."""
-    indptr, indices, values = X
-    for at in range(rows.shape[0]):
-        scores[at] = np.float64(row_dot(indices, values, indptr[rows[at]], indptr[rows[at] + 1], v)) + bias
-
-
-@kernel()
-def _add_rows(X, rows, factors, v):
-    """Add the rows, times their factors, to v; return the sum of the factors."""
-    indptr, indices, values = X
-    total = 0.0
-    for at in range(rows.shape[0]):
-        row_add(indices, values, indptr[rows[at]], indptr[rows[at] + 1], np.float32(factors[at]), v)
-        total += factors[at]
-    return total
 
 
 @kernel()
@@ -273,18 +217,19 @@ def _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors):
         diagonal[at] = _ONE / diagonal[at]
         p[at] = residual[at] * diagonal[at]
     p_bias = residual_bias / diagonal_bias
-    square = _dot(residual, p) + residual_bias * p_bias
-    target = CG_TOLERANCE * CG_TOLERANCE * square
+    square = dot(residual, p) + residual_bias * p_bias
+    target = _CG_TOLERANCE * _CG_TOLERANCE * square
     scores = np.empty(rows.shape[0])
     for _ in range(_CG_STEPS):
         if not square > target:
             break
-        _row_scores(X, rows, p, p_bias, scores)
+        scores_exact(*X, rows, p, p_bias, scores)
         for at in range(rows.shape[0]):
             scores[at] *= curvature[at]
         q[:] = p
-        q_bias = use_bias * (p_bias + _add_rows(X, rows, scores, q))
-        step = square / (_dot(p, q) + p_bias * q_bias)
+        add_rows(*X, rows, scores, q)
+        q_bias = use_bias * (p_bias + total(scores))
+        step = square / (dot(p, q) + p_bias * q_bias)
         d_bias += step * p_bias
         residual_bias -= step * q_bias
         factor = np.float32(step)
@@ -292,7 +237,7 @@ def _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors):
             d[at] += factor * p[at]
             residual[at] -= factor * q[at]
             q[at] = residual[at] * diagonal[at]
-        before, square = square, _dot(residual, q) + residual_bias * residual_bias / diagonal_bias
+        before, square = square, dot(residual, q) + residual_bias * residual_bias / diagonal_bias
         factor = np.float32(square / before)
         for at in range(d.shape[0]):
             p[at] = q[at] + factor * p[at]
@@ -342,19 +287,19 @@ def minimize_model(X, rows, losses, use_bias, g, g_bias, w, bias, vectors):
     d, residual, moved = vectors[0], vectors[4], vectors[5]
     n = rows.shape[0]
     margins, changes, r0, r, curvature = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    _row_scores(X, rows, w, bias, margins)
+    scores_exact(*X, rows, w, bias, margins)
     _derivatives(margins, losses, r0, curvature)
     for at in range(w.shape[0]):
         moved[at], residual[at] = 0.0, -g[at]
     moved_bias, residual_bias = 0.0, -g_bias
-    target = MODEL_TOLERANCE * MODEL_TOLERANCE * (_dot(g, g) + g_bias * g_bias)
+    target = _MODEL_TOLERANCE * _MODEL_TOLERANCE * (dot(g, g) + g_bias * g_bias)
     for _ in range(_MODEL_STEPS):
         d_bias = _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors)
-        _row_scores(X, rows, d, d_bias, changes)
-        slope = _dot(g, d) + g_bias * d_bias + _dot(moved, d) + moved_bias * d_bias
+        scores_exact(*X, rows, d, d_bias, changes)
+        slope = dot(g, d) + g_bias * d_bias + dot(moved, d) + moved_bias * d_bias
         for at in range(n):
             slope -= r0[at] * changes[at]
-        t = _step_size(margins, changes, losses, slope, _dot(d, d) + d_bias * d_bias)
+        t = _step_size(margins, changes, losses, slope, dot(d, d) + d_bias * d_bias)
         moved_bias += t * d_bias
         for at in range(n):
             margins[at] += t * changes[at]
@@ -363,12 +308,15 @@ def minimize_model(X, rows, losses, use_bias, g, g_bias, w, bias, vectors):
         for at in range(w.shape[0]):
             moved[at] += step * d[at]
             residual[at] = -(g[at] + moved[at])
-        residual_bias = use_bias * (_add_rows(X, rows, r0 - r, residual) - g_bias - moved_bias)
-        if not _dot(residual, residual) + residual_bias * residual_bias > target:
+        for at in range(n):
+            r[at] = r0[at] - r[at]
+        add_rows(*X, rows, r, residual)
+        residual_bias = use_bias * (total(r) - g_bias - moved_bias)
+        if not dot(residual, residual) + residual_bias * residual_bias > target:
             break
     for at in range(w.shape[0]):
         w[at] += moved[at]
-    return bias + moved_bias, _dot(g, moved) + g_bias * moved_bias
+    return bias + moved_bias, dot(g, moved) + g_bias * moved_bias
 
 
 @dataclass(frozen=True)
@@ -379,6 +327,7 @@ class Logistic:
     after training if rows are L2-normalized; for other rows the threshold is divided by their typical norm.
     """
 
+    solvable: ClassVar[Solvable] = Solvable("logistic", counter=True)
     tol: Tolerance = 1e-3
     prune: NotNegative = 0.01
     fit_bias: bool = True
@@ -399,18 +348,19 @@ class LabelState:
     `total` is the sum of r over all rows.
     """
 
-    def __init__(self, at: int, positives: RowIndices, costs: tuple[float, float, float], w: Floats, bias: float) -> None:
+    def __init__(
+        self, at: int, positives: RowIndices, costs: tuple[float, float, float], w: Floats, bias: float
+    ) -> None:
         self.at, self.positives, self.costs = at, positives, np.array(costs)
         self.w, self.bias = w, float(np.float32(bias))
         self.g = np.empty_like(w)
         self.total = 0.0
         self.rows, self.weights = positives, np.ones(len(positives))
-        self.threshold = HEAVY
+        self.threshold = THRESHOLD
         self.rounds = 0
         self.done = False
         self.objective, self.gap = np.inf, np.inf
         self.before: tuple[float, float, Floats, float] = np.inf, 0.0, w, 0.0  # objective, slope, step, its bias
-
 
     @property
     def sampling(self) -> tuple[float, float]:
@@ -444,6 +394,7 @@ class PreparedLogistic:
 
     def solve(self, block: LabelBlock) -> Shard:
         """Return the solution of every label of the block; it does not depend on the assignment of labels to blocks."""
+        self.solver.solvable.check(block)
         positions = self.design.positions(block.rows)
         builder = ShardBuilder(self.design, block.first, block.n_labels, self.solver.prune)
         counter = np.zeros(block.n_labels) if block.counter is None else block.counter
@@ -458,9 +409,7 @@ class PreparedLogistic:
                 self._round(active[:LANES])
                 for label in active[:LANES]:
                     if label.done:
-                        builder.add(
-                            label.at, label.w, np.float32(label.bias), label.objective, label.gap, label.rounds
-                        )
+                        builder.add(label.at, label.w, np.float32(label.bias), label.objective, label.gap, label.rounds)
                 active = [label for label in active if not label.done]
         self._duplicates.end(block, builder)
         return builder.build()
@@ -473,9 +422,11 @@ class PreparedLogistic:
         others = ~np.isin(initial.rows, positives)
         label.set_sample(initial.rows[others], initial.weights[others])
         margins, own, curvature = (np.empty(len(positives)) for _ in range(3))
-        _row_scores(self.design.rows, positives, label.w, label.bias, margins)
+        scores_exact(*self.design.rows, positives, label.w, label.bias, margins)
         _derivatives(margins, tuple(part[: len(positives)] for part in label.losses), own, curvature)
-        label.total = initial.total + float(_add_rows(self.design.rows, positives, own - r[positives], label.g))
+        own -= r[positives]  # they were negatives
+        add_rows(*self.design.rows, positives, own, label.g)
+        label.total = initial.total + float(np.sum(own))
         self._improve(label)
         return label
 
@@ -519,7 +470,7 @@ class PreparedLogistic:
                 self._improve(label)
 
     def _evaluate(self, group: Sequence[LabelState]) -> None:
-        """Compute objective, gradient and heavy rows of up to LANES labels."""
+        """Compute objective, gradient and sample of up to LANES labels."""
         n, d, k = self.design.n_samples, self.design.n_features, len(group)
         by_label = workspace("weights by label", (LANES, d))
         W, G = workspace("weights in lanes", (d * LANES,)), workspace("gradients in lanes", (d * LANES,))
@@ -527,7 +478,12 @@ class PreparedLogistic:
         sample = workspace("rows of lanes", (LANES, n), np.int32), workspace("numbers of rows of lanes", (LANES, n))
         bias, costs, sampling = np.zeros(LANES), np.zeros((LANES, 3)), np.ones((2, LANES))
         for lane, label in enumerate(group):
-            by_label[lane], bias[lane], costs[lane], sampling[:, lane] = label.w, label.bias, label.costs, label.sampling
+            by_label[lane], bias[lane], costs[lane], sampling[:, lane] = (
+                label.w,
+                label.bias,
+                label.costs,
+                label.sampling,
+            )
         by_label[k:] = 0
         interleave(by_label, W)
         sums, counts, squares = np.empty((4, LANES)), np.empty(LANES, np.int64), np.empty(LANES)
@@ -542,7 +498,7 @@ class PreparedLogistic:
             self._record(label, sums[:, lane], float(squares[lane]))
 
     def _evaluate_one(self, label: LabelState, r: Floats) -> None:
-        """Compute objective, gradient and heavy rows of one label, and r."""
+        """Compute objective, gradient and sample of one label, and r."""
         n = self.design.n_samples
         sums, sample = np.empty(4), (workspace("rows of one label", (n,), np.int32), workspace("numbers of rows", (n,)))
         is_positive = np.zeros(n, np.bool_)
@@ -556,13 +512,12 @@ class PreparedLogistic:
     def _record(self, label: LabelState, sums: npt.NDArray[np.float64], square: float) -> None:
         """Set the objective and the bound of the gap of a label from the sums of a pass, rounding errors included."""
         design = self.design
-        loss, total, mass, below = map(float, sums)
+        loss, label.total, mass, below = map(float, sums)
         label.rounds += 1
-        label.total = total
         length = math.sqrt(float(squared_norm(label.w)))
         margin_error = rounding(design.longest) * (length * self._longest + abs(label.bias))
         error = (2.0**-24 + margin_error + rounding(design.n_samples)) * mass * self._longest + 1e-30
-        slope_bias = label.bias + total if design.use_bias else 0.0
+        slope_bias = label.bias + label.total if design.use_bias else 0.0
         norm = math.sqrt(square + slope_bias**2) * (1 + rounding(design.n_features)) + error
         penalty = 0.5 * (length**2 + label.bias**2)
         scale = penalty + loss - 2 * below

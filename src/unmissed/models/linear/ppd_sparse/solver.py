@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.models.linear.design import RowIndices
+from unmissed.models.linear.design import RowIndices, Solvable
 from unmissed.models.linear.label_by_label import LabelByLabel, Solved, SparseSolver
 from unmissed.models.linear.ppd_sparse.hinge_label import solve_hinge_label
 from unmissed.models.ranges import Count, NotNegative
@@ -33,6 +33,11 @@ class SparseHinge(SparseSolver):
         super().__post_init__()
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}; got {self.loss!r}")
+
+    @property
+    def solvable(self) -> Solvable:  # type: ignore[override]
+        """The loss of the solver."""
+        return Solvable(self.loss)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSparseHinge:
         """Copy X (CSR, float32, canonical), or some of its rows (ascending), to the layout that all blocks use."""

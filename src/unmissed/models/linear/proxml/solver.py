@@ -7,12 +7,12 @@ Each label minimizes l1 |w|_1 + l1 |b| + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.models.linear.design import RowIndices
+from unmissed.models.linear.design import RowIndices, Solvable
 from unmissed.models.linear.label_by_label import LabelByLabel, Solved, SparseSolver
 from unmissed.models.linear.proxml.l1_label import L1Buffers, L1Label, L1Problem
 from unmissed.models.ranges import Positive
@@ -22,6 +22,7 @@ from unmissed.models.ranges import Positive
 class L1SquaredHinge(SparseSolver):
     """Solves label blocks with squared hinge loss and l1 penalty; the bias is penalized like a weight."""
 
+    solvable: ClassVar[Solvable] = Solvable("squared-hinge")
     l1: Positive = 0.1
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedL1SquaredHinge:
