@@ -74,11 +74,8 @@ class Solvable:
         if block.counter is None:
             return
         counter = np.asarray(block.counter)
-        at = (
-            _first(counter != 0)
-            if not self.counter
-            else _first(~(np.isfinite(counter) & (block.positive + counter >= 0)))
-        )
+        solvable = np.isfinite(counter) & (block.positive + counter >= 0) if self.counter else counter == 0
+        at = _first(~solvable)
         if at is not None:
             raise InputError(
                 f"label {block.first + at} has the counter cost {counter[at]:g}: its problem is not convex for the "
