@@ -1,7 +1,7 @@
 """Extreme multi-label classifiers with scikit-learn's interface: fit(X, Y), then rank(X, k).
 
-Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC,
-LogisticOVR, ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
+Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
+ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
 `embeddings/` (LEML, SLEEC). `registry.py` names the methods, `model_selection.py` chooses parameters on held-out rows.
 """
 

@@ -34,7 +34,7 @@ class Solver(Protocol):
         """The loss and the costs that it solves."""
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
-        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs that are not `solvable`."""
+        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve."""
 
 
 @dataclass(frozen=True)

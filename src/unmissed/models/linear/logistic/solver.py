@@ -11,9 +11,9 @@ variables -l_i'(m_i). It is reported relative to the sum of the absolute values 
 
 Method. Let r_i = l_i'(m_i). A round is one pass over X for LANES labels at a time, which computes P, its gradient g and
 a sample of rows, followed by the minimization of a model of P for each label. The sample has all positives, the heavy
-negatives (r |x|^2 above a threshold t), and one light negative for every t of the sum of r |x|^2, drawn in proportion to
-it and weighted to stand for t. Over a step d, the model is g.d + 1/2 |d|^2 plus what the losses of the sample have
-beyond their tangents. It is convex and has the gradient of P, so its minimizer is in a direction of descent; its
+negatives (r |x|^2 above a threshold t), and one light negative for every t of the sum of r |x|^2, drawn in proportion
+to it and weighted to stand for t. Over a step d, the model is g.d + 1/2 |d|^2 plus what the losses of the sample have
+beyond their tangents. It is convex and has the gradient of P, so its minimizer is in a direction of descent. Its
 curvature estimates that of P with an error that is small relative to 1, the curvature of the penalty. Labels begin at
 the solution of a label without positives, which all of them share.
 """
