@@ -1,6 +1,6 @@
 """Extreme multi-label classifiers with scikit-learn's interface: fit(X, Y), then rank(X, k).
 
-Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC,
+Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
 ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
 `embeddings/` (LEML, SLEEC). `registry.py` names the methods, `model_selection.py` chooses parameters on held-out rows.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unmissed.models.label_trees.bonsai import Bonsai
     from unmissed.models.label_trees.parabel import Parabel
     from unmissed.models.linear.dismec.estimator import DiSMEC, PWDiSMEC
+    from unmissed.models.linear.logistic.estimator import LogisticOVR
     from unmissed.models.linear.pd_sparse.estimator import PDSparse
     from unmissed.models.linear.ppd_sparse.estimator import PPDSparse
     from unmissed.models.linear.proxml.estimator import ProXML
@@ -38,6 +39,7 @@ _PUBLIC = {
     "Group": "parameters",
     "Help": "parameters",
     "IntegerRange": "ranges",
+    "LogisticOVR": "linear.logistic.estimator",
     "LEML": "embeddings.leml.estimator",
     "Model": "base",
     "NumberRange": "ranges",
@@ -68,6 +70,7 @@ __all__ = [
     "Group",
     "Help",
     "IntegerRange",
+    "LogisticOVR",
     "Model",
     "NumberRange",
     "PDSparse",

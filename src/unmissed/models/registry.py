@@ -59,6 +59,11 @@ METHODS: dict[str, Method] = {
         LINEAR,
         DEFAULT,
     ),
+    "logistic": Method(
+        "unmissed.models.linear.logistic.estimator:LogisticOVR",
+        "one logistic regression per label, unbiased with missing labels",
+        family=LINEAR,
+    ),
     "leml": Method(
         "unmissed.models.embeddings.leml.estimator:LEML",
         "a linear map of low rank from features to labels",

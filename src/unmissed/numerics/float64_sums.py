@@ -90,6 +90,20 @@ def squared_norm(w):
 
 
 @kernel()
+def dot(u, v):
+    """Return u.v, summed in float64 in a fixed order."""
+    sums = np.zeros(_N_SUMS)
+    vector_end = u.shape[0] // _N_SUMS * _N_SUMS
+    for begin in range(0, vector_end, _N_SUMS):
+        one, other = u[begin : begin + _N_SUMS], v[begin : begin + _N_SUMS]
+        for at in range(_N_SUMS):
+            sums[at] += np.float64(one[at]) * np.float64(other[at])
+    for at in range(vector_end, u.shape[0]):
+        sums[0] += np.float64(u[at]) * np.float64(v[at])
+    return total(sums)
+
+
+@kernel()
 def move_to_float32(exact, w):
     """Round float64 weights to the float32 array w and zero them; return |w|^2 before and after rounding."""
     sums, rounded = np.zeros(_N_SUMS), np.zeros(_N_SUMS)

@@ -1,4 +1,4 @@
-"""Quantize label-major float32 weights to int16 and transpose them to feature-major lines.
+"""Transpose label-major float32 weights to feature-major lines, quantized to int16 or as they are, and back.
 
 Blocks of 8 x 8 weights are transposed in vector registers. The reference loop, which runs for the remaining features
 and where kernels are interpreted, gives the same bits.
@@ -17,6 +17,7 @@ ir, types, cgutils = lazy_module("llvmlite.ir"), lazy_module("numba.core.types")
 
 MAX_QUANTIZED = np.float32(32_000)  # Largest absolute value of a quantized weight.
 _SIDE = 8
+_COLUMNS = 16  # Features per block: one cache line of float32.
 _BATCH = 512  # Features per batch; their lines stay in cache until all lanes are written.
 
 _Value = Any  # An llvmlite value.
@@ -110,3 +111,21 @@ def _interleave(builder: Any, one: _Value, other: _Value, half: int) -> _Value:
 
 
 transpose_8x8 = reference_transpose_8x8 if interpreted() else intrinsic(_transpose_8x8)
+
+
+@kernel()
+def interleave(by_label, by_feature):
+    """Copy a (LANES, n_features) matrix to a flat feature-major one, in blocks that fit in the cache."""
+    for begin in range(0, by_label.shape[1], _COLUMNS):
+        for lane in range(LANES):
+            for at in range(begin, min(begin + _COLUMNS, by_label.shape[1])):
+                by_feature[at * LANES + lane] = by_label[lane, at]
+
+
+@kernel()
+def separate(by_feature, by_label):
+    """Copy a flat feature-major matrix to a (LANES, n_features) one."""
+    for begin in range(0, by_label.shape[1], _COLUMNS):
+        for lane in range(LANES):
+            for at in range(begin, min(begin + _COLUMNS, by_label.shape[1])):
+                by_label[lane, at] = by_feature[at * LANES + lane]

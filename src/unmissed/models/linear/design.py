@@ -1,4 +1,7 @@
-"""Design, the training rows in the memory layout of the solvers, and LabelBlock, the labels that one task solves."""
+"""Design, the training rows in the memory layout of the solvers, and LabelBlock, the labels that one task solves.
+
+`Solvable` declares which loss and which costs a solver takes.
+"""
 
 from __future__ import annotations
 
@@ -46,20 +49,48 @@ class LabelBlock:
         """Return the positive rows of a label."""
         return self.rows[self.starts[at] : self.starts[at + 1]]
 
-    def check_costs(self) -> None:
-        """Raise InputError for costs that are negative, not finite, or make a label's problem non-convex."""
-        for name, costs in (("positive", self.positive), ("negative", self.negative)):
-            invalid = np.flatnonzero(~(np.isfinite(costs) & (np.asarray(costs) >= 0)))
-            if len(invalid):
-                label, cost = self.first + invalid[0], costs[invalid[0]]
+
+@dataclass(frozen=True)
+class Solvable:
+    """What a solver declares to solve: a loss of the margin, by its name in `losses.NAMED`, and costs of it.
+
+    Costs of positives and negatives may be any numbers of at least 0. Without `counter`, the solver takes no counter
+    costs. With it, counter costs may have any sign as long as a positive has a convex loss, that is, if `positive` +
+    `counter` >= 0: the loss must have the same curvature at m and -m, as the logistic loss has.
+    """
+
+    loss: str
+    counter: bool = False
+
+    def check(self, block: LabelBlock) -> None:
+        """Raise InputError for costs of a block that are negative, not finite, or not solvable."""
+        for name, costs in (("positive", block.positive), ("negative", block.negative)):
+            at = _first(~(np.isfinite(costs) & (np.asarray(costs) >= 0)))
+            if at is not None:
                 raise InputError(
-                    f"label {label} has the {name} cost {cost:g}; a finite number, at least 0, was expected"
+                    f"label {block.first + at} has the {name} cost {costs[at]:g}; "
+                    "a finite number, at least 0, was expected"
                 )
-        if self.counter is not None and np.any(self.counter != 0):
-            label = self.first + int(np.flatnonzero(self.counter)[0])
+        if block.counter is None:
+            return
+        counter = np.asarray(block.counter)
+        solvable = np.isfinite(counter) & (block.positive + counter >= 0) if self.counter else counter == 0
+        at = _first(~solvable)
+        if at is not None:
             raise InputError(
-                f"label {label} has a counter cost: its problem is not convex, and only convex ones are solved"
+                f"label {block.first + at} has the counter cost {counter[at]:g}: its problem is not convex for the "
+                f"{self.loss} loss, and only convex ones are solved; "
+                + ("positive and counter cost must not add up to less than 0" if self.counter else _CONVEX)
             )
+
+
+_CONVEX = "the unbiased weighting needs the logistic loss (LogisticOVR)"
+
+
+def _first(wrong: npt.NDArray[np.bool_]) -> int | None:
+    """Return the first position that is True, or None."""
+    found = np.flatnonzero(wrong)
+    return int(found[0]) if len(found) else None
 
 
 @dataclass(frozen=True)

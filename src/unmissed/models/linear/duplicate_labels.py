@@ -105,5 +105,6 @@ def _key(block: LabelBlock, at: int) -> bytes | None:
     """Return the cache key of label `at`, its costs and positives, or None if it has no duplicate."""
     if block.may_have_duplicate is None or not block.may_have_duplicate[at]:
         return None
-    costs = np.array([block.positive[at], block.negative[at]], np.float64)
+    counter = 0.0 if block.counter is None else block.counter[at]
+    costs = np.array([block.positive[at], counter, block.negative[at]], np.float64)
     return costs.tobytes() + block.positives(at).tobytes()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from unmissed.models.linear.columns import FeatureColumns
-from unmissed.models.linear.design import Design, LabelBlock, RowIndices, lay_out
+from unmissed.models.linear.design import Design, LabelBlock, RowIndices, Solvable, lay_out
 from unmissed.models.linear.duplicate_labels import DuplicateLabels, seed_of
 from unmissed.models.linear.shard import Shard
 from unmissed.models.linear.shard_builder import ShardBuilder
@@ -29,6 +29,7 @@ class SparseSolver(ABC):
     adds a bias b, the weight of a constant feature 1. Weights below `prune` in absolute value become 0 after training.
     """
 
+    solvable: ClassVar[Solvable]
     l1: L1 = 0.1
     tol: Tolerance = 1e-3
     prune: Prune = 0.0
@@ -48,6 +49,7 @@ class LabelByLabel(ABC):
     """A solver prepared for X, which it stores as CSR and as CSC; threads may share it."""
 
     def __init__(self, solver: SparseSolver, X: Any, rows: npt.ArrayLike | None) -> None:
+        self._solvable = solver.solvable
         self._prune, self._seed = solver.prune, int(solver.random_state)
         self.design: Design = lay_out(X, bias=solver.fit_bias, seed=self._seed, rows=rows)
         self.columns = FeatureColumns.of(self.design)
@@ -63,7 +65,7 @@ class LabelByLabel(ABC):
 
     def solve(self, block: LabelBlock) -> Shard:
         """Return the solutions of a block; they do not depend on how labels are assigned to blocks."""
-        block.check_costs()
+        self._solvable.check(block)
         positions = self.design.positions(block.rows)
         builder = ShardBuilder(self.design, block.first, block.n_labels, self._prune)
         buffers = self.make_buffers()

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
 from unmissed.models.label_blocks import label_key
-from unmissed.models.linear.design import LabelBlock
+from unmissed.models.linear.design import LabelBlock, Solvable
 from unmissed.models.linear.linear_model import LinearModel, shard_piece
 from unmissed.models.linear.shard import Shard
 from unmissed.models.training_data import TrainingData
@@ -30,6 +30,10 @@ class PreparedSolver(Protocol):
 
 class Solver(Protocol):
     """Solves blocks of labels; a frozen dataclass of parameters, validated on construction."""
+
+    @property
+    def solvable(self) -> Solvable:
+        """The loss and the costs that it solves."""
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
         """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve."""
@@ -107,6 +111,7 @@ class OneVsRest(LinearModel):
     """Base of one-vs-rest estimators, one task per block of labels; a subclass defines the solver and the costs."""
 
     block_size: int
+    C: float
 
     @abstractmethod
     def _solver(self) -> Solver:
@@ -115,6 +120,14 @@ class OneVsRest(LinearModel):
     @abstractmethod
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         """Return the costs of positives and negatives per label, with constants such as C included."""
+
+    def _scaled(self, costs: Costs) -> Costs:
+        """Multiply costs by C."""
+        with np.errstate(over="ignore"):
+            scaled = Costs(*(float(self.C) * part for part in costs))
+        if not all(np.isfinite(part).all() for part in scaled):
+            raise InputError(f"C = {self.C:g} times the largest cost of a label overflows float64; choose a smaller C")
+        return scaled
 
     def _fit(self, rows: TrainingData, work: Work) -> None:
         self._train(rows, 0, work)

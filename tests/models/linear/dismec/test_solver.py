@@ -281,7 +281,10 @@ def test_each_label_has_the_initial_solution_of_its_negative_cost():
         ({"positive": [1.0, -1.0]}, "label 6 has the positive cost -1"),
         ({"negative": [np.nan, 1.0]}, "label 5 has the negative cost nan"),
         ({"positive": [np.inf, 1.0]}, "label 5 has the positive cost inf"),
-        ({"counter": [0.0, -0.5]}, "label 6 has a counter cost: its problem is not convex"),
+        (
+            {"counter": [0.0, -0.5]},
+            "label 6 has the counter cost -0.5: its problem is not convex for the squared-hinge loss",
+        ),
     ],
 )
 def test_costs_that_cannot_be_solved_are_refused(change, message):

@@ -92,14 +92,6 @@ class DiSMEC(OneVsRest):
         ones = np.ones(len(label_counts))
         return self._scaled(Costs(ones, np.zeros_like(ones), ones))
 
-    def _scaled(self, costs: Costs) -> Costs:
-        """Multiply costs by C."""
-        with np.errstate(over="ignore"):
-            scaled = Costs(*(float(self.C) * part for part in costs))
-        if not all(np.isfinite(part).all() for part in scaled):
-            raise InputError(f"C = {self.C:g} times the largest cost of a label overflows float64; choose a smaller C")
-        return scaled
-
 
 class PWDiSMEC(DiSMEC):
     """PW-DiSMEC: DiSMEC that weights observed positives by inverse propensity.

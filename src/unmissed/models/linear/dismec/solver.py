@@ -16,11 +16,11 @@ Labels that are not done after two rounds wait until the block has enough of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy.typing as npt
 
-from unmissed.models.linear.design import Design, LabelBlock, lay_out
+from unmissed.models.linear.design import Design, LabelBlock, Solvable, lay_out
 from unmissed.models.linear.dismec import schedule
 from unmissed.models.linear.dismec.dual_ascent import DualAscent, InitialSolutions
 from unmissed.models.linear.dismec.label_state import LabelState
@@ -46,6 +46,7 @@ class SquaredHinge:
     threshold is divided by their typical norm.
     """
 
+    solvable: ClassVar[Solvable] = Solvable("squared-hinge")
     tol: Tolerance = 1e-3
     prune: Prune = 0.01
     fit_bias: FreeBias = True
@@ -75,7 +76,7 @@ class PreparedSquaredHinge:
 
     def solve(self, block: LabelBlock) -> Shard:
         """Return the solution of every label of the block; it does not depend on the assignment of labels to blocks."""
-        block.check_costs()
+        self.solver.solvable.check(block)
         solver, positions = self.solver, self.design.positions(block.rows)
         builder = ShardBuilder(self.design, block.first, block.n_labels, solver.prune)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.models.linear.design import RowIndices
+from unmissed.models.linear.design import RowIndices, Solvable
 from unmissed.models.linear.label_by_label import LabelByLabel, Solved, SparseSolver
 from unmissed.models.linear.ppd_sparse.hinge_label import solve_hinge_label
 from unmissed.models.parameters import Help, MaxRounds, Prune
@@ -29,6 +29,11 @@ class SparseHinge(SparseSolver):
     loss: HingeLoss = "hinge"
     prune: Prune = 0.01
     max_rounds: MaxRounds = 100
+
+    @property
+    def solvable(self) -> Solvable:  # type: ignore[override]
+        """The loss of the solver."""
+        return Solvable(self.loss)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSparseHinge:
         """Copy X (CSR, float32, canonical), or some of its rows (ascending), to the layout that all blocks use."""

@@ -7,12 +7,12 @@ Each label minimizes l1 |w|_1 + l1 |b| + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.models.linear.design import RowIndices
+from unmissed.models.linear.design import RowIndices, Solvable
 from unmissed.models.linear.label_by_label import LabelByLabel, Solved, SparseSolver
 from unmissed.models.linear.proxml.l1_label import L1Buffers, L1Label, L1Problem
 from unmissed.models.parameters import L1
@@ -25,6 +25,7 @@ PositiveL1 = Annotated[L1, NumberRange(0, above=True)]
 class L1SquaredHinge(SparseSolver):
     """Solves label blocks with squared hinge loss and l1 penalty; the bias is penalized like a weight."""
 
+    solvable: ClassVar[Solvable] = Solvable("squared-hinge")
     l1: PositiveL1 = 0.1
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedL1SquaredHinge:

@@ -1,0 +1,558 @@
+"""The solver of LogisticOVR for a block of labels: logistic loss, l2 penalty, and a certificate per label.
+
+Each label minimizes P(w, b) = 1/2 |w|^2 + 1/2 b^2 + sum_i l_i(w.x_i + b). With phi(m) = log(1 + exp(-m)) a negative
+costs l(m) = c phi(-m). A positive costs `positive` phi(m) + `counter` phi(-m) = (`positive` + `counter`) phi(m) +
+`counter` m because phi(-m) = phi(m) + m: the problem is convex if `positive` + `counter` >= 0, whatever the sign of
+`counter`.
+
+Certificate. P is 1-strongly convex, so P - min P <= 1/2 |gradient|^2, which is also the duality gap of the dual
+variables -l_i'(m_i). It is reported relative to the sum of the absolute values of the terms of P: P itself unless
+`counter` m < 0 for a positive.
+
+Method. Let r_i = l_i'(m_i). A round is one pass over X for LANES labels at a time, which computes P, its gradient g and
+a sample of rows, followed by the minimization of a model of P for each label. The sample has all positives, the heavy
+negatives (r |x|^2 above a threshold t), and one light negative for every t of the sum of r |x|^2, drawn in proportion
+to it and weighted to stand for t. Over a step d, the model is g.d + 1/2 |d|^2 plus what the losses of the sample have
+beyond their tangents. It is convex and has the gradient of P, so its minimizer is in a direction of descent. Its
+curvature estimates that of P with an error that is small relative to 1, the curvature of the penalty. Labels begin at
+the solution of a label without positives, which all of them share.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from unmissed._jit import kernel
+from unmissed.models.linear.certificate import rounding
+from unmissed.models.linear.columns import FeatureColumns
+from unmissed.models.linear.design import Design, Floats, LabelBlock, RowIndices, Solvable, lay_out
+from unmissed.models.linear.duplicate_labels import DuplicateLabels
+from unmissed.models.linear.shard import Shard
+from unmissed.models.linear.shard_builder import ShardBuilder
+from unmissed.models.parameters import FitBias, MaxRounds, Prune, Tolerance, check_parameters
+from unmissed.numerics.float64_sums import add_rows, dot, scores_exact, squared_norm, total
+from unmissed.numerics.simd import LANES, add_in_order
+from unmissed.numerics.transpose import interleave, separate
+from unmissed.numerics.workspace import workspace
+
+MAX_PER_LABEL = 6  # Up to this many labels, passes for one label each are cheaper than one in lanes.
+THRESHOLD = 0.2  # The first threshold t of the sample; `benchmarks.training` chose it and the tolerances.
+_SLOW, _FALL = 0.1, 0.25  # If a round leaves more than this fraction of the gap, the threshold is multiplied by that.
+_MODEL_TOLERANCE = 0.2  # Norm of the model's gradient at its minimizer, relative to that of P.
+_CG_TOLERANCE = 0.3  # Relative residual of the Newton directions of the model.
+_PHASE = 0.618  # Samples of successive rounds differ: each begins at another fraction of the threshold.
+_MODEL_STEPS, _CG_STEPS = 10, 100
+_SMALL = 2.0**-10  # Below this, four terms of the series of log1p have an error below 2e-13.
+_MAX_INITIAL_SOLUTIONS = 16
+_INITIAL_TOLERANCE = 1e-3
+_ONE = np.float32(1)
+
+
+@kernel()
+def softplus(m):
+    """Return log(1 + exp(m)) and its derivative, the logistic function of m."""
+    decay = math.exp(-abs(m))
+    inverse = 1.0 / (1.0 + decay)
+    if decay < _SMALL:
+        value = decay * (1.0 - decay * (0.5 - decay * (1.0 / 3.0 - 0.25 * decay)))
+    else:
+        value = math.log1p(decay)
+    if m >= 0:
+        return m + value, inverse
+    return value, decay * inverse
+
+
+@kernel()
+def _positive_loss(m, costs):
+    """Return the loss of a positive, its derivative, and the part of the loss below 0."""
+    value, derivative = softplus(-m)
+    curved = costs[0] + costs[1]
+    linear = costs[1] * m
+    return curved * value + linear, costs[1] - curved * derivative, min(linear, 0.0)
+
+
+@kernel()
+def lane_losses(X, norms, W, bias, costs, positives, sampling, R, sums, sample, counts):
+    """Compute margins and losses of all rows for LANES labels, and a sample of the negatives.
+
+    Parameters
+    ----------
+    X, norms : the CSR arrays, and |x|^2 of each row
+    W, bias, costs : weights (n_features * LANES), bias and (positive, counter, negative) of each lane
+    positives : the lanes whose label each row has, in CSR form
+    sampling : threshold t and first value of the sum of r |x|^2, (2, LANES); the sum is changed
+    R : the derivatives r, (n_samples * LANES) (output)
+    sums : sum of losses, of r, of |r| and of the losses below 0, (4, LANES) (output)
+    sample, counts : rows and weights of the sample of each lane, (LANES, n_samples) each, and its size (output)
+    """
+    indptr, indices, values = X
+    starts, lanes = positives
+    rows, weights = sample
+    scores, losses, derivatives = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    sums[:] = 0.0
+    counts[:] = 0
+    for row in range(norms.shape[0]):
+        scores[:] = 0.0
+        add_in_order(indices, values, indptr[row], indptr[row + 1], W, scores)
+        for lane in range(LANES):
+            value, derivative = softplus(scores[lane] + bias[lane])
+            losses[lane], derivatives[lane] = costs[lane, 2] * value, costs[lane, 2] * derivative
+        for at in range(starts[row], starts[row + 1]):
+            lane = lanes[at]
+            losses[lane], derivatives[lane], below = _positive_loss(scores[lane] + bias[lane], costs[lane])
+            sums[3, lane] += below
+        target = R[row * LANES : (row + 1) * LANES]
+        for lane in range(LANES):
+            sums[0, lane] += losses[lane]
+            sums[1, lane] += derivatives[lane]
+            sums[2, lane] += abs(derivatives[lane])
+            target[lane] = np.float32(derivatives[lane])
+        for at in range(starts[row], starts[row + 1]):
+            derivatives[lanes[at]] = 0.0
+        for lane in range(LANES):
+            sampling[1, lane] += derivatives[lane] * norms[row]
+            if sampling[1, lane] > sampling[0, lane]:
+                mass = derivatives[lane] * norms[row]
+                rows[lane, counts[lane]], weights[lane, counts[lane]] = row, max(1.0, sampling[0, lane] / mass)
+                counts[lane] += 1
+                sampling[1, lane] -= max(sampling[0, lane], mass)
+
+
+@kernel()
+def label_losses(X, norms, w, bias, costs, is_positive, sampling, r, sums, sample):
+    """Do the same as `lane_losses` for one label, with the same bits; return the size of the sample."""
+    indptr, indices, values = X
+    rows, weights = sample
+    threshold, summed = sampling
+    sums[:] = 0.0
+    count = 0
+    for row in range(norms.shape[0]):
+        score = 0.0
+        for at in range(indptr[row], indptr[row + 1]):
+            score += np.float64(values[at]) * np.float64(w[indices[at]])
+        if is_positive[row]:
+            loss, derivative, below = _positive_loss(score + bias, costs)
+            sums[3] += below
+        else:
+            value, derivative = softplus(score + bias)
+            loss, derivative = costs[2] * value, costs[2] * derivative
+            mass = derivative * norms[row]
+            summed += mass
+            if summed > threshold:
+                rows[count], weights[count] = row, max(1.0, threshold / mass)
+                count += 1
+                summed -= max(threshold, mass)
+        sums[0] += loss
+        sums[1] += derivative
+        sums[2] += abs(derivative)
+        r[row] = np.float32(derivative)
+    return count
+
+
+@kernel()
+def lane_gradients(columns, W, R, G, squares):
+    """Set G to W + X' R, the gradients of the weights, for LANES labels, and `squares` to their squared norms."""
+    starts, rows, values = columns
+    sums = np.empty(LANES)
+    squares[:] = 0.0
+    for feature in range(starts.shape[0] - 1):
+        sums[:] = 0.0
+        add_in_order(rows, values, starts[feature], starts[feature + 1], R, sums)
+        w, g = W[feature * LANES : (feature + 1) * LANES], G[feature * LANES : (feature + 1) * LANES]
+        for lane in range(LANES):
+            partial = sums[lane] + np.float64(w[lane])
+            squares[lane] += partial * partial
+            g[lane] = np.float32(partial)
+
+
+@kernel()
+def label_gradient(columns, w, r, g):
+    """Do the same as `lane_gradients` for one label, with the same bits; return the squared norm."""
+    starts, rows, values = columns
+    square = 0.0
+    for feature in range(starts.shape[0] - 1):
+        partial = 0.0
+        for at in range(starts[feature], starts[feature + 1]):
+            partial += np.float64(values[at]) * np.float64(r[rows[at]])
+        partial += np.float64(w[feature])
+        square += partial * partial
+        g[feature] = np.float32(partial)
+    return square
+
+
+@kernel()
+def _derivatives(margins, losses, r, curvature):
+    """Set r and the curvature of the losses curved * log(1 + exp(m)) - constant * m, `losses` = (curved, constant)."""
+    curved, constant = losses
+    for at in range(margins.shape[0]):
+        _, sigma = softplus(margins[at])
+        r[at] = curved[at] * sigma - constant[at]
+        curvature[at] = curved[at] * sigma * (1.0 - sigma)
+
+
+@kernel()
+def _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors):
+    """Solve H d = residual by preconditioned conjugate gradients; d is vectors[0], its bias is returned.
+
+    H is the identity plus the rows times their curvature. `residual` is overwritten.
+    """
+    indptr, indices, values = X
+    d, p, q, diagonal = vectors[0], vectors[1], vectors[2], vectors[3]
+    d[:], diagonal[:] = 0.0, 1.0
+    diagonal_bias, d_bias = 1.0, 0.0
+    for at in range(rows.shape[0]):
+        c = np.float32(curvature[at])
+        for position in range(indptr[rows[at]], indptr[rows[at] + 1]):
+            diagonal[indices[position]] += c * values[position] * values[position]
+        diagonal_bias += curvature[at]
+    for at in range(d.shape[0]):
+        diagonal[at] = _ONE / diagonal[at]
+        p[at] = residual[at] * diagonal[at]
+    p_bias = residual_bias / diagonal_bias
+    square = dot(residual, p) + residual_bias * p_bias
+    target = _CG_TOLERANCE * _CG_TOLERANCE * square
+    scores = np.empty(rows.shape[0])
+    for _ in range(_CG_STEPS):
+        if not square > target:
+            break
+        scores_exact(*X, rows, p, p_bias, scores)
+        for at in range(rows.shape[0]):
+            scores[at] *= curvature[at]
+        q[:] = p
+        add_rows(*X, rows, scores, q)
+        q_bias = use_bias * (p_bias + total(scores))
+        step = square / (dot(p, q) + p_bias * q_bias)
+        d_bias += step * p_bias
+        residual_bias -= step * q_bias
+        factor = np.float32(step)
+        for at in range(d.shape[0]):
+            d[at] += factor * p[at]
+            residual[at] -= factor * q[at]
+            q[at] = residual[at] * diagonal[at]
+        before, square = square, dot(residual, q) + residual_bias * residual_bias / diagonal_bias
+        factor = np.float32(square / before)
+        for at in range(d.shape[0]):
+            p[at] = q[at] + factor * p[at]
+        p_bias = residual_bias / diagonal_bias + square / before * p_bias
+    return d_bias
+
+
+@kernel()
+def _step_size(margins, changes, losses, slope, curvature):
+    """Return a step t in (0, 1] along a direction: 1 unless it overshoots the minimum of the model by far.
+
+    `slope` and `curvature` are the derivative, at t = 0, and the second derivative of the rest of the model.
+    """
+    curved, constant = losses
+    low, high, t, first = 0.0, 1.0, 0.0, 0.0
+    for trial in range(30):
+        now = slope + t * curvature
+        for at in range(margins.shape[0]):
+            _, sigma = softplus(margins[at] + t * changes[at])
+            now += (curved[at] * sigma - constant[at]) * changes[at]
+        if trial == 0:
+            first, t = now, 1.0
+            continue
+        if now > -0.2 * first:
+            high = t
+        elif now < 0.8 * first and t < 1.0:
+            low = t
+        else:
+            break
+        t = 0.5 * (low + high)
+    return t
+
+
+@kernel()
+def minimize_model(X, rows, losses, use_bias, g, g_bias, w, bias, vectors):
+    """Minimize the model of P around (w, bias) and move there; return the bias and the slope of P along the step.
+
+    Parameters
+    ----------
+    X : the CSR arrays
+    rows, losses : the sample, and its losses as in `_derivatives`
+    use_bias : 1 if there is a bias, else 0
+    g, g_bias : the gradient of P
+    w, bias : the current point; w is changed
+    vectors : 6 work arrays of the length of w; after the call, the last is the step
+    """
+    d, residual, moved = vectors[0], vectors[4], vectors[5]
+    n = rows.shape[0]
+    margins, changes, r0, r, curvature = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    scores_exact(*X, rows, w, bias, margins)
+    _derivatives(margins, losses, r0, curvature)
+    for at in range(w.shape[0]):
+        moved[at], residual[at] = 0.0, -g[at]
+    moved_bias, residual_bias = 0.0, -g_bias
+    target = _MODEL_TOLERANCE * _MODEL_TOLERANCE * (dot(g, g) + g_bias * g_bias)
+    for _ in range(_MODEL_STEPS):
+        d_bias = _direction(X, rows, curvature, use_bias, residual, residual_bias, vectors)
+        scores_exact(*X, rows, d, d_bias, changes)
+        slope = dot(g, d) + g_bias * d_bias + dot(moved, d) + moved_bias * d_bias
+        for at in range(n):
+            slope -= r0[at] * changes[at]
+        t = _step_size(margins, changes, losses, slope, dot(d, d) + d_bias * d_bias)
+        moved_bias += t * d_bias
+        for at in range(n):
+            margins[at] += t * changes[at]
+        _derivatives(margins, losses, r, curvature)
+        step = np.float32(t)
+        for at in range(w.shape[0]):
+            moved[at] += step * d[at]
+            residual[at] = -(g[at] + moved[at])
+        for at in range(n):
+            r[at] = r0[at] - r[at]
+        add_rows(*X, rows, r, residual)
+        residual_bias = use_bias * (total(r) - g_bias - moved_bias)
+        if not dot(residual, residual) + residual_bias * residual_bias > target:
+            break
+    for at in range(w.shape[0]):
+        w[at] += moved[at]
+    return bias + moved_bias, dot(g, moved) + g_bias * moved_bias
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Solve label blocks to a relative duality gap of `tol`, in at most `max_rounds` rounds per label.
+
+    `fit_bias` adds a bias that is penalized like the weights (LIBLINEAR with -B 1). Weights with |w| < prune become 0
+    after training if rows are L2-normalized; for other rows the threshold is divided by their typical norm.
+    """
+
+    solvable: ClassVar[Solvable] = Solvable("logistic", counter=True)
+    tol: Tolerance = 1e-3
+    prune: Prune = 0.01
+    fit_bias: FitBias = True
+    max_rounds: MaxRounds = 50
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedLogistic:
+        """Prepare X (canonical float32 CSR), or a sorted subset of its rows, for all blocks of labels."""
+        return PreparedLogistic(self, X, rows)
+
+
+class LabelState:
+    """A label: its positives and costs, weights, bias, gradient, sample (positives first) and certificate.
+
+    `total` is the sum of r over all rows.
+    """
+
+    def __init__(
+        self, at: int, positives: RowIndices, costs: tuple[float, float, float], w: Floats, bias: float
+    ) -> None:
+        self.at, self.positives, self.costs = at, positives, np.array(costs)
+        self.w, self.bias = w, float(np.float32(bias))
+        self.g = np.empty_like(w)
+        self.total = 0.0
+        self.rows, self.weights = positives, np.ones(len(positives))
+        self.threshold = THRESHOLD
+        self.rounds = 0
+        self.done = False
+        self.objective, self.gap = np.inf, np.inf
+        self.before: tuple[float, float, Floats, float] = np.inf, 0.0, w, 0.0  # objective, slope, step, its bias
+
+    @property
+    def sampling(self) -> tuple[float, float]:
+        """The threshold of the sample, and the first value of the sum."""
+        return self.threshold, self.threshold * (_PHASE * (self.rounds + 1) % 1)
+
+    def set_sample(self, negatives: RowIndices, weights: npt.NDArray[Any]) -> None:
+        """Set the sample to all positives and some negatives with their weights."""
+        self.rows = np.concatenate([self.positives, negatives])
+        self.weights = np.concatenate([np.ones(len(self.positives)), weights])
+
+    @property
+    def losses(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The losses of the sample: factors of log(1 + exp(m)) and of -m."""
+        positive, counter, negative = self.costs
+        is_positive = np.arange(len(self.rows)) < len(self.positives)
+        return self.weights * np.where(is_positive, positive + counter, negative), np.where(is_positive, positive, 0.0)
+
+
+class PreparedLogistic:
+    """A solver and the prepared rows of X; it is safe to share between threads."""
+
+    def __init__(self, solver: Logistic, X: Any, rows: npt.ArrayLike | None = None) -> None:
+        self.solver = solver
+        self.design: Design = lay_out(X, bias=solver.fit_bias, seed=0, rows=rows)
+        self.columns = FeatureColumns.of(self.design)
+        self._longest = math.sqrt(float(self.design.norms.max(initial=0))) * (1 + 1e-6)
+        self._duplicates = DuplicateLabels()
+        self._initial: OrderedDict[float, tuple[LabelState, Floats]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def solve(self, block: LabelBlock) -> Shard:
+        """Return the solution of every label of the block; it does not depend on the assignment of labels to blocks."""
+        self.solver.solvable.check(block)
+        positions = self.design.positions(block.rows)
+        builder = ShardBuilder(self.design, block.first, block.n_labels, self.solver.prune)
+        counter = np.zeros(block.n_labels) if block.counter is None else block.counter
+        todo = self._duplicates.begin(block, builder)
+        active: list[LabelState] = []
+        for first in range(0, len(todo), LANES):
+            for at in todo[first : first + LANES]:
+                costs = float(block.positive[at]), float(counter[at]), float(block.negative[at])
+                active.append(self._begin(at, np.sort(positions[block.starts[at] : block.starts[at + 1]]), costs))
+            enough = LANES if first + LANES < len(todo) else 1
+            while len(active) >= enough:
+                self._round(active[:LANES])
+                for label in active[:LANES]:
+                    if label.done:
+                        builder.add(label.at, label.w, np.float32(label.bias), label.objective, label.gap, label.rounds)
+                active = [label for label in active if not label.done]
+        self._duplicates.end(block, builder)
+        return builder.build()
+
+    def _begin(self, at: int, positives: RowIndices, costs: tuple[float, float, float]) -> LabelState:
+        """Return a label after the first step from the shared initial solution."""
+        initial, r = self._initial_solution(costs[2])
+        label = LabelState(at, positives, costs, initial.w.copy(), initial.bias)
+        label.g[:] = initial.g
+        others = ~np.isin(initial.rows, positives)
+        label.set_sample(initial.rows[others], initial.weights[others])
+        margins, own, curvature = (np.empty(len(positives)) for _ in range(3))
+        scores_exact(*self.design.rows, positives, label.w, label.bias, margins)
+        _derivatives(margins, tuple(part[: len(positives)] for part in label.losses), own, curvature)
+        own -= r[positives]  # they were negatives
+        add_rows(*self.design.rows, positives, own, label.g)
+        label.total = initial.total + float(np.sum(own))
+        self._improve(label)
+        return label
+
+    def _initial_solution(self, cost: float) -> tuple[LabelState, Floats]:
+        """Return the solution of a label without positives whose negatives cost `cost`, and its r."""
+        with self._lock:
+            if cost not in self._initial:
+                self._initial[cost] = self._solve_initial(cost)
+                if len(self._initial) > _MAX_INITIAL_SOLUTIONS:
+                    self._initial.popitem(last=False)
+            self._initial.move_to_end(cost)
+            return self._initial[cost]
+
+    def _solve_initial(self, cost: float) -> tuple[LabelState, Floats]:
+        n, bias = self.design.n_samples, 0.0
+        if self.design.use_bias:
+            for _ in range(100):  # Newton's method for b + n cost sigma(b) = 0, from above: monotone
+                _, sigma = softplus(bias)
+                bias -= (bias + n * cost * sigma) / (1 + n * cost * sigma * (1 - sigma))
+        w = np.zeros(self.design.n_features, np.float32)
+        label = LabelState(-1, np.empty(0, np.int32), (0.0, 0.0, cost), w, bias)
+        r = np.empty(n, np.float32)
+        for _ in range(self.solver.max_rounds):
+            self._evaluate_one(label, r)
+            self._certify(label, max(self.solver.tol, _INITIAL_TOLERANCE))
+            if label.done:
+                break
+            self._improve(label)
+        return label, r
+
+    def _round(self, group: Sequence[LabelState]) -> None:
+        """Evaluate and certify labels; improve those that are not done."""
+        if len(group) <= MAX_PER_LABEL:
+            for label in group:
+                self._evaluate_one(label, workspace("derivatives of rows", (self.design.n_samples,)))
+        else:
+            self._evaluate(group)
+        for label in group:
+            self._certify(label, self.solver.tol)
+            if not label.done:
+                self._improve(label)
+
+    def _evaluate(self, group: Sequence[LabelState]) -> None:
+        """Compute objective, gradient and sample of up to LANES labels."""
+        n, d, k = self.design.n_samples, self.design.n_features, len(group)
+        by_label = workspace("weights by label", (LANES, d))
+        W, G = workspace("weights in lanes", (d * LANES,)), workspace("gradients in lanes", (d * LANES,))
+        R = workspace("derivatives in lanes", (n * LANES,))
+        sample = workspace("rows of lanes", (LANES, n), np.int32), workspace("numbers of rows of lanes", (LANES, n))
+        bias, costs, sampling = np.zeros(LANES), np.zeros((LANES, 3)), np.ones((2, LANES))
+        for lane, label in enumerate(group):
+            by_label[lane], bias[lane], costs[lane], sampling[:, lane] = (
+                label.w,
+                label.bias,
+                label.costs,
+                label.sampling,
+            )
+        by_label[k:] = 0
+        interleave(by_label, W)
+        sums, counts, squares = np.empty((4, LANES)), np.empty(LANES, np.int64), np.empty(LANES)
+        positives = _by_row(group, n)
+        X = self.design.rows, self.design.norms
+        lane_losses(*X, W, bias, costs, positives, sampling, R, sums, sample, counts)
+        lane_gradients(self.columns.arrays, W, R, G, squares)
+        separate(G, by_label)
+        for lane, label in enumerate(group):
+            label.g[:] = by_label[lane]
+            label.set_sample(*(part[lane, : counts[lane]] for part in sample))
+            self._record(label, sums[:, lane], float(squares[lane]))
+
+    def _evaluate_one(self, label: LabelState, r: Floats) -> None:
+        """Compute objective, gradient and sample of one label, and r."""
+        n = self.design.n_samples
+        sums, sample = np.empty(4), (workspace("rows of one label", (n,), np.int32), workspace("numbers of rows", (n,)))
+        is_positive = np.zeros(n, np.bool_)
+        is_positive[label.positives] = True
+        of_label = label.w, label.bias, label.costs, is_positive, label.sampling
+        count = label_losses(self.design.rows, self.design.norms, *of_label, r, sums, sample)
+        square = label_gradient(self.columns.arrays, label.w, r, label.g)
+        label.set_sample(*(part[:count] for part in sample))
+        self._record(label, sums, float(square))
+
+    def _record(self, label: LabelState, sums: npt.NDArray[np.float64], square: float) -> None:
+        """Set the objective and the bound of the gap of a label from the sums of a pass, rounding errors included."""
+        design = self.design
+        loss, label.total, mass, below = map(float, sums)
+        label.rounds += 1
+        length = math.sqrt(float(squared_norm(label.w)))
+        margin_error = rounding(design.longest) * (length * self._longest + abs(label.bias))
+        error = (2.0**-24 + margin_error + rounding(design.n_samples)) * mass * self._longest + 1e-30
+        slope_bias = label.bias + label.total if design.use_bias else 0.0
+        norm = math.sqrt(square + slope_bias**2) * (1 + rounding(design.n_features)) + error
+        penalty = 0.5 * (length**2 + label.bias**2)
+        scale = penalty + loss - 2 * below
+        label.objective = penalty + loss + margin_error * mass + (1e-12 + rounding(design.n_samples)) * scale
+        gap = 0.5 * norm**2 / scale if scale > 0 else (0.0 if norm == 0 else math.inf)
+        if gap > _SLOW * label.gap:
+            label.threshold *= _FALL
+        label.gap = gap if gap < math.inf else math.inf
+
+    def _certify(self, label: LabelState, tol: float) -> None:
+        label.done = label.gap <= tol or label.rounds >= self.solver.max_rounds
+
+    def _improve(self, label: LabelState) -> None:
+        """Take the step of the model, or shorten the last one if it raised the objective."""
+        objective, slope, step, step_bias = label.before
+        if label.objective > objective + 1e-4 * slope:
+            t = min(max(-0.5 * slope / (label.objective - objective - slope), 0.1), 0.5)
+            label.w -= np.float32(1 - t) * step
+            label.bias -= (1 - t) * step_bias
+            label.before = objective, t * slope, np.float32(t) * step, t * step_bias
+        else:
+            vectors = workspace("vectors of one label", (6, self.design.n_features))
+            use_bias = float(self.design.use_bias)
+            gradient = label.g, use_bias * (label.bias + label.total)
+            bias, slope = minimize_model(
+                self.design.rows, label.rows, label.losses, use_bias, *gradient, label.w, label.bias, vectors
+            )
+            label.before = label.objective, float(slope), vectors[5].copy(), bias - label.bias
+            label.bias = float(bias)
+        label.bias = float(np.float32(label.bias))
+
+
+def _by_row(group: Sequence[LabelState], n_samples: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the lanes whose label each row has, in CSR form."""
+    rows = np.concatenate([label.positives for label in group])
+    lanes = np.repeat(np.arange(len(group)), [len(label.positives) for label in group])
+    starts = np.zeros(n_samples + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=n_samples), out=starts[1:])
+    return starts, lanes[np.argsort(rows, kind="stable")]
