@@ -341,7 +341,7 @@ class Logistic:
         return PreparedLogistic(self, X, rows)
 
 
-class LabelState:
+class LogisticLabel:
     """A label: its positives and costs, weights, bias, gradient, sample (positives first) and certificate.
 
     `total` is the sum of r over all rows.
@@ -388,7 +388,7 @@ class PreparedLogistic:
         self.columns = FeatureColumns.of(self.design)
         self._longest = math.sqrt(float(self.design.norms.max(initial=0))) * (1 + 1e-6)
         self._duplicates = DuplicateLabels()
-        self._initial: OrderedDict[float, tuple[LabelState, Floats]] = OrderedDict()
+        self._initial: OrderedDict[float, tuple[LogisticLabel, Floats]] = OrderedDict()
         self._lock = threading.Lock()
 
     def solve(self, block: LabelBlock) -> Shard:
@@ -398,7 +398,7 @@ class PreparedLogistic:
         builder = ShardBuilder(self.design, block.first, block.n_labels, self.solver.prune)
         counter = np.zeros(block.n_labels) if block.counter is None else block.counter
         todo = self._duplicates.begin(block, builder)
-        active: list[LabelState] = []
+        active: list[LogisticLabel] = []
         for first in range(0, len(todo), LANES):
             for at in todo[first : first + LANES]:
                 costs = float(block.positive[at]), float(counter[at]), float(block.negative[at])
@@ -413,10 +413,10 @@ class PreparedLogistic:
         self._duplicates.end(block, builder)
         return builder.build()
 
-    def _begin(self, at: int, positives: RowIndices, costs: tuple[float, float, float]) -> LabelState:
+    def _begin(self, at: int, positives: RowIndices, costs: tuple[float, float, float]) -> LogisticLabel:
         """Return a label after the first step from the shared initial solution."""
         initial, r = self._initial_solution(costs[2])
-        label = LabelState(at, positives, costs, initial.w.copy(), initial.bias)
+        label = LogisticLabel(at, positives, costs, initial.w.copy(), initial.bias)
         label.g[:] = initial.g
         others = ~np.isin(initial.rows, positives)
         label.set_sample(initial.rows[others], initial.weights[others])
@@ -429,7 +429,7 @@ class PreparedLogistic:
         self._improve(label)
         return label
 
-    def _initial_solution(self, cost: float) -> tuple[LabelState, Floats]:
+    def _initial_solution(self, cost: float) -> tuple[LogisticLabel, Floats]:
         """Return the solution of a label without positives whose negatives cost `cost`, and its r."""
         with self._lock:
             if cost not in self._initial:
@@ -439,14 +439,14 @@ class PreparedLogistic:
             self._initial.move_to_end(cost)
             return self._initial[cost]
 
-    def _solve_initial(self, cost: float) -> tuple[LabelState, Floats]:
+    def _solve_initial(self, cost: float) -> tuple[LogisticLabel, Floats]:
         n, bias = self.design.n_samples, 0.0
         if self.design.use_bias:
             for _ in range(100):  # Newton's method for b + n cost sigma(b) = 0, from above: monotone
                 _, sigma = softplus(bias)
                 bias -= (bias + n * cost * sigma) / (1 + n * cost * sigma * (1 - sigma))
         w = np.zeros(self.design.n_features, np.float32)
-        label = LabelState(-1, np.empty(0, np.int32), (0.0, 0.0, cost), w, bias)
+        label = LogisticLabel(-1, np.empty(0, np.int32), (0.0, 0.0, cost), w, bias)
         r = np.empty(n, np.float32)
         for _ in range(self.solver.max_rounds):
             self._evaluate_one(label, r)
@@ -456,7 +456,7 @@ class PreparedLogistic:
             self._improve(label)
         return label, r
 
-    def _round(self, group: Sequence[LabelState]) -> None:
+    def _round(self, group: Sequence[LogisticLabel]) -> None:
         """Evaluate and certify labels; improve those that are not done."""
         if len(group) <= MAX_PER_LABEL:
             for label in group:
@@ -468,7 +468,7 @@ class PreparedLogistic:
             if not label.done:
                 self._improve(label)
 
-    def _evaluate(self, group: Sequence[LabelState]) -> None:
+    def _evaluate(self, group: Sequence[LogisticLabel]) -> None:
         """Compute objective, gradient and sample of up to LANES labels."""
         n, d, k = self.design.n_samples, self.design.n_features, len(group)
         by_label = workspace("weights by label", (LANES, d))
@@ -496,7 +496,7 @@ class PreparedLogistic:
             label.set_sample(*(part[lane, : counts[lane]] for part in sample))
             self._record(label, sums[:, lane], float(squares[lane]))
 
-    def _evaluate_one(self, label: LabelState, r: Floats) -> None:
+    def _evaluate_one(self, label: LogisticLabel, r: Floats) -> None:
         """Compute objective, gradient and sample of one label, and r."""
         n = self.design.n_samples
         sums, sample = np.empty(4), (workspace("rows of one label", (n,), np.int32), workspace("numbers of rows", (n,)))
@@ -508,7 +508,7 @@ class PreparedLogistic:
         label.set_sample(*(part[:count] for part in sample))
         self._record(label, sums, float(square))
 
-    def _record(self, label: LabelState, sums: npt.NDArray[np.float64], square: float) -> None:
+    def _record(self, label: LogisticLabel, sums: npt.NDArray[np.float64], square: float) -> None:
         """Set the objective and the bound of the gap of a label from the sums of a pass, rounding errors included."""
         design = self.design
         loss, label.total, mass, below = map(float, sums)
@@ -526,10 +526,10 @@ class PreparedLogistic:
             label.threshold *= _FALL
         label.gap = gap if gap < math.inf else math.inf
 
-    def _certify(self, label: LabelState, tol: float) -> None:
+    def _certify(self, label: LogisticLabel, tol: float) -> None:
         label.done = label.gap <= tol or label.rounds >= self.solver.max_rounds
 
-    def _improve(self, label: LabelState) -> None:
+    def _improve(self, label: LogisticLabel) -> None:
         """Take the step of the model, or shorten the last one if it raised the objective."""
         objective, slope, step, step_bias = label.before
         if label.objective > objective + 1e-4 * slope:
@@ -549,7 +549,7 @@ class PreparedLogistic:
         label.bias = float(np.float32(label.bias))
 
 
-def _by_row(group: Sequence[LabelState], n_samples: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _by_row(group: Sequence[LogisticLabel], n_samples: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the lanes whose label each row has, in CSR form."""
     rows = np.concatenate([label.positives for label in group])
     lanes = np.repeat(np.arange(len(group)), [len(label.positives) for label in group])
