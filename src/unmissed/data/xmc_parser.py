@@ -263,6 +263,7 @@ def _read_features(block, at, base, n_features, indices, values, n_read, doubts,
         n_read += 1
 
 
+# 12 arguments: the position in the block, the sizes of the header, and five output arrays.
 @kernel()
 def parse_lines(
     block: Array,

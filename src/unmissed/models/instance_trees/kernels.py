@@ -163,6 +163,7 @@ def gather_columns(indptr, indices, values, rows, side, cost, tally, cursor):
     return starts[: n_kept + 2], column_rows, column_values, features[:n_kept]
 
 
+# 14 arguments: X and Y are five arrays, the ranking loss needs three more.
 @kernel()
 def split(
     x_indptr, x_indices, x_values, y_indptr, y_indices, gains, inverse_dcg, discounts,
@@ -235,6 +236,7 @@ def make_leaf(indptr, indices, gains, rows, max_labels, position):
     return distinct[best], means[best]
 
 
+# 16 arguments: X and Y are five arrays, the ranking loss needs three more.
 @kernel()
 def grow(
     x_indptr, x_indices, x_values, y_indptr, y_indices, gains, inverse_dcg, discounts,

@@ -72,6 +72,7 @@ def fit_separator(starts, rows, values, side, cost, seed, max_steps, tol, w, sco
     return max_steps
 
 
+# 12 arguments: a sparse matrix is three arrays, and the state of a classifier is kept in one array per quantity.
 @kernel()
 def select_working_set(
     starts, rows, values, row_derivative, row_curvature, w, margin, n_active, active, working, gradient, diagonal
@@ -114,6 +115,7 @@ def column_violation(derivative, weight):
     return max(_ZERO, abs(derivative) - _ONE)
 
 
+# 13 arguments: a sparse matrix is three arrays, and the state of a classifier is kept in one array per quantity.
 @kernel()
 def coordinate_descent(
     starts, rows, values, row_curvature, w, gradient, diagonal, working, n_working, allowed, seed, step, weighted_step
@@ -160,6 +162,7 @@ def coordinate_descent(
     return _PASSES, seed
 
 
+# 12 arguments: the state of a classifier is kept in one array per quantity, and a step changes four of them.
 @kernel()
 def line_search(
     side, cost, working, n_working, step, score_step, loss, predicted, w, score, row_derivative, row_curvature

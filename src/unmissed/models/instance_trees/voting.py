@@ -27,6 +27,7 @@ def find_leaf(children, starts, features, weights, constants, dense):
     return ~node
 
 
+# 15 arguments: the rows are three arrays, the tree is eight, the votes are three.
 @kernel()
 def traverse(
     indptr, indices, values, children, starts, features, weights, constants, leaf_starts, leaf_labels, leaf_means,
@@ -77,6 +78,7 @@ def average_votes(n_trees, max_candidates, votes, counts, labels, means):
         counts[row] = n_distinct
 
 
+# 13 arguments: the rows are three arrays, the centroids are four, the votes are three.
 @kernel()
 def rerank_by_centroids(
     indptr, indices, values, feature_starts, centroid_labels, centroid_values, squares, gamma, alpha, dots,

@@ -104,6 +104,7 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
         scores[:] = next_scores
 
 
+# 11 arguments: the rows are three arrays, and the buffers of a batch are five.
 @kernel()
 def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, leaf_scores):
     """Set leaf_scores[i, s, c] to the log probability of label c of the leaf in slot s of row i's beam.
@@ -237,6 +238,7 @@ def _clear_table(tree, node, table):
         table[tree.features[at]] = 0
 
 
+# 12 arguments: the rows are three arrays, and the buffers of a batch are five.
 @kernel()
 def _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line):
     """Set the log probabilities of a node's columns, given the node, for one row; return the number of columns."""

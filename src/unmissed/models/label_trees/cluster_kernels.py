@@ -12,6 +12,7 @@ _ZERO = np.float32(0)
 _ONE = np.float32(1)
 
 
+# 11 arguments: two sparse matrices are five arrays, and the sums are written to three.
 @kernel()
 def sum_label_rows(starts, rows, indptr, indices, data, total, is_listed, seen, lengths, out_indices, out_values):
     """Write the representations of consecutive labels; return the number of entries written.

@@ -62,6 +62,7 @@ def fill_top(tree, positions, lines, dense, ends, columns, weights):
                     ends[feature] += 1
 
 
+# 12 arguments: the rows are three arrays, and the buffers of a batch are six.
 @kernel()
 def search_tree(tree, top, indptr, indices, data, nodes, scores, table, tile, begins, sizes, leaf_scores):
     """Run the beam search from the root to the leaves and score their labels, as in `score_leaves`.

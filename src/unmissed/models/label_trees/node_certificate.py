@@ -14,6 +14,7 @@ _MAX_SCATTER = 8  # up to this many active lanes are added one by one, more by S
 _MIN_DECREASE = 1e-8  # a bias has converged if a Newton step would decrease the objective by less, relatively
 
 
+# 12 arguments: the rows are three arrays, and the positives of all lanes are three.
 @kernel()
 def sum_duals(lanes, indptr, indices, values, norms, pos_indptr, pos_lanes, pos_costs, negative, a, exact, sums):
     """Set exact = sum_i a_i z_i x_i, and the rows of sums to sum a, sum h a^2, sum a z and sum a |x| per lane.

@@ -61,6 +61,7 @@ def list_positives(rows, starts, labels, column_of_label, cost_of_label, n_colum
     return filled
 
 
+# 13 arguments: the rows are three arrays, and the positives of all lanes are three.
 @kernel()
 def sweep(lanes, order, indptr, indices, values, norms, pos_indptr, pos_lanes, pos_h, h_negative, W, bias, a):
     """Visit rows in the given order; per row, take the optimal step of one dual variable per lane.

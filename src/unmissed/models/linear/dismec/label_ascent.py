@@ -42,6 +42,7 @@ def _step(gradient, curvature, old, own, cross_derivative, growth_curvature, sca
     return max(-gradient / curvature, -old), 0.0, curvature
 
 
+# 16 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
 def _epoch(
     indptr, entries, values, mask, norms, use_bias, rows, class_params, a, w, pairs, split, order, n, min_gain, far
@@ -107,6 +108,7 @@ def _epoch(
     return (is_split, scale, bias, bias_positives, growth_curvature, square), gain
 
 
+# 12 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
 def _split_weights(indptr, entries, values, mask, use_bias, rows, class_params, a, w, pairs, bias, square):
     """Split w into the contributions of negatives, which can be scaled, and of positives, stored as `pairs`.
@@ -177,6 +179,7 @@ def _active_first(order, a, far):
     return active, near
 
 
+# 17 arguments: packed rows are four arrays, the state of a label is five, and four numbers say when to stop.
 @kernel()
 def ascend(
     indptr, entries, values, mask, norms, use_bias, rows, class_params, a, w, pairs, bias, square, tolerance,

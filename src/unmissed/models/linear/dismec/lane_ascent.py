@@ -56,6 +56,7 @@ def _update_weights(indices, numbers, begin, end, W, factors, moved):
             line[column] = _saturating_add(line[column], slot_factors[column] * number)
 
 
+# 15 arguments: a block of rows is four arrays, the state of all lanes is four, and the output is three.
 @kernel()
 def lane_sweep(
     first, frequent, rare_scores, rare_squares, row_bounds, norms, use_bias, W, lanes, bias, positives, active,
@@ -170,6 +171,7 @@ def sort_by_row(rows, variables, starts, first, n_rows):
     return indptr, lanes, values
 
 
+# 14 arguments: packed rows are four arrays, and the dual variables before and after the sweep are six.
 @kernel()
 def apply_sweep(indptr, entries, values, mask, rows, a, n_positives, first, last, listed, variables, new, change, w):
     """Apply a sweep over the rows first:last to a label; return its new working set and dual variables.

@@ -100,6 +100,7 @@ def error_bounds(square: float, bias: float) -> tuple[float, float, float, float
     return step, _HALF_STEP * step, norm * 1.001, _FLOAT32_ERROR * (1 + abs(bias))
 
 
+# 11 arguments: a block of rows is four arrays, the weights of all lanes are three, and the output is three.
 @kernel()
 def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, positives, rows, slack, count):
     """List for each lane the negatives whose score may be above -1, with 1 + score in quantized arithmetic.
@@ -144,6 +145,7 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
             count[lane] = at + 1
 
 
+# 11 arguments: a block of rows is four arrays, and the weights of a label are quantized with their own step.
 @kernel()
 def list_near_one(first, frequent, rare_scores, steps, w, step, bias, extra, is_positive, rows, slack):
     """List one label's negatives as `list_near` does with all bounds 0 but `extra`; return their number.

@@ -50,6 +50,7 @@ def _diagonal(indptr, indices, values, rows, factors, ridge, diagonal):
         diagonal[last] = 1.0
 
 
+# 11 arguments: the rows are three arrays, and conjugate gradients need tolerance and step limit.
 @kernel()
 def direction(indptr, indices, values, rows, factors, ridge, use_bias, gradient, tolerance, max_steps, d):
     """Solve H d = -gradient by Jacobi-preconditioned conjugate gradients to a relative residual of `tolerance`.

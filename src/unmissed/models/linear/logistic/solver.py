@@ -79,6 +79,7 @@ def _positive_loss(m, costs):
     return curved * value + linear, costs[1] - curved * derivative, min(linear, 0.0)
 
 
+# 11 arguments: the state of all lanes is three arrays, and the output is four.
 @kernel()
 def lane_losses(X, norms, W, bias, costs, positives, sampling, R, sums, sample, counts):
     """Compute margins and losses of all rows for LANES labels, and a sample of the negatives.

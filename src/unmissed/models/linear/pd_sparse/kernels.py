@@ -181,6 +181,7 @@ def _add_row(x, label, change, slots, v, shift, positions, n_free):
     return n_free
 
 
+# 14 arguments: the active labels of each row are four arrays, and the hashed weights are two.
 @kernel()
 def visit_rows(X, norms, order, begin, active, n_positives, alpha, entering, C, threshold, slots, v, shift, n_free):
     """Update the dual variables of the rows order[begin:], one row after the other.

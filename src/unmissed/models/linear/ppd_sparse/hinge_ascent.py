@@ -66,6 +66,7 @@ def _gap_term(g, a, cap, h):
     return np.float64((a - cap) * g)
 
 
+# 13 arguments: the rows are three arrays, and each row has a sign, a bound, a diagonal term and a variable.
 @kernel()
 def hinge_epoch(indptr, indices, values, use_bias, threshold, signs, caps, hs, a, v, bias, order, n):
     """Update the dual variables order[:n] once each; return the bias and the sum of their gap terms before updates."""
@@ -92,6 +93,7 @@ def hinge_epoch(indptr, indices, values, use_bias, threshold, signs, caps, hs, a
     return bias, gap
 
 
+# 14 arguments: the rows are three arrays, and each row has a sign, a bound, a diagonal term and a variable.
 @kernel()
 def hinge_ascend(indptr, indices, values, use_bias, threshold, signs, caps, hs, a, v, bias, goal, max_epochs, seed):
     """Maximize the dual objective over a working set until the gap measured in an epoch is at most `goal`.

@@ -31,6 +31,7 @@ _DRIFT = 0.1  # maximum norm of the weight changes that such a pass may skip
 _BELOW = np.float32(1 - 2**-24)  # a float32 times this is the next smaller float32
 
 
+# 11 arguments: the rows are three arrays, and the list of features that occur is kept in three.
 @kernel()
 def gather_weights(indptr, indices, values, threshold, rows, signs, a, touched, total, features, w):
     """Recompute v = sum a z x in float64 into `total` and list the non-zero weights S(v) in `features` and `w`.
@@ -56,6 +57,7 @@ def gather_weights(indptr, indices, values, threshold, rows, signs, a, touched, 
     return n, half_square
 
 
+# 15 arguments: the rows are three arrays, and each row has a sign, a bound, a diagonal term and a variable.
 @kernel()
 def ascend_working_set(
     indptr, indices, values, use_bias, threshold, rows, signs, caps, hs, a, touched, total, local_index, goal, seed
@@ -252,6 +254,7 @@ def most_violated_rows(rows, scores, row_state, min_score, n_wanted):
     return new_rows[:n]
 
 
+# 13 arguments: costs, loss and bias of a label are five numbers; matrices and buffers are tuples already.
 @kernel()
 def score_label(
     X, columns, lengths, positives, c_positive, c_negative, squared, use_bias, touched, max_bias, sizes, error, buffers
@@ -301,6 +304,8 @@ def score_label(
         step *= 2
 
 
+# 14 arguments: costs, loss, penalty and limits of a label are seven numbers; matrices and buffers are tuples already.
+# 111 lines: one loop, whose steps share two dozen local variables; each step of size is a kernel of its own.
 @kernel()
 def solve_hinge_label(
     X,

@@ -144,6 +144,7 @@ def _epoch(local, scale, bias_only_cost, slack, w, bias, use_bias, threshold, go
     return bias, max_violation, decrease
 
 
+# 13 arguments: weights and slack of a label are four values, and five numbers say when to stop.
 @kernel()
 def l1_descend(
     subset,

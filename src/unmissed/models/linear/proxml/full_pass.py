@@ -60,6 +60,7 @@ def _add_to_dense_gradient(X, rows, factors, gradient, seen, touched):
     return n
 
 
+# 12 arguments: costs and bias of a label are three numbers, and the gradient by the features that occur is four arrays.
 @kernel()
 def loss_and_gradient(
     X, totals, row_state, positives, bias, c_positive, c_negative, raw, dense, gradient, seen, touched
@@ -191,6 +192,7 @@ def loss_between(row_state, positives, raw, raw_base, bias, bias_base, c_positiv
     return loss
 
 
+# 12 arguments: weights, scores and bias before and after the step are six values.
 @kernel()
 def backtrack(
     row_state, positives, w, w_base, raw, raw_base, bias, bias_base, c_positive, c_negative, threshold, before

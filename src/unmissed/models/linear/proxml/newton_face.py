@@ -287,6 +287,7 @@ def _stop_at_zero(old, step):
     return step if (old + step) * old > 0 else -old
 
 
+# 12 arguments: weights and slack of a label are four values, and a direction with its gradient is five.
 @kernel()
 def _line_search(local, scale, bias_only_cost, slack, w, bias, support, gradient, gradient_bias, d, d_bias, threshold):
     """Backtrack along d until the decrease is sufficient; weights that would change their sign become 0.
