@@ -16,7 +16,7 @@ LINES = "__label__fish __label__law cod and net\nbread and __label__food milk\n\
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.ft", "a.fasttext.gz", "a.txt.gz"])
-def test_labels_and_words_are_told_apart_and_blank_lines_are_skipped(name, tmp_path):
+def test_labels_are_separated_from_words_and_blank_lines_are_skipped(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(gzip.compress(LINES.encode()) if path.suffix == ".gz" else b"\xef\xbb\xbf" + LINES.encode())
     dataset = load(path)
