@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -200,3 +201,25 @@ def test_a_forked_child_ranks_with_the_graph_search_of_its_parent():
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@pytest.mark.skipif(not HAS_FAISS, reason="faiss is not installed")
+def test_a_model_with_a_graph_can_be_pickled_and_keeps_to_its_threads(monkeypatch):
+    model = SLEEC(n_components=4, n_learners=1, search="hnsw", n_jobs=1).fit(TRAIN.X, TRAIN.Y).prepare()
+    import faiss  # after fit, which hides the warnings of its import
+
+    before, used = faiss.omp_get_max_threads(), []
+    search = faiss.IndexHNSWFlat.search
+
+    def count(*arguments, **options):
+        used.append(faiss.omp_get_max_threads())
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(faiss.IndexHNSWFlat, "search", count)
+    found = model.rank(TRAIN.X, 3)
+    for n_jobs in (1, 2):
+        again = pickle.loads(pickle.dumps(model)).set_params(n_jobs=n_jobs).rank(TRAIN.X, 3)
+        assert np.array_equal(again.scores, found.scores)
+        assert set(used) == {n_jobs}
+        used.clear()
+    assert faiss.omp_get_max_threads() == before
