@@ -41,6 +41,7 @@ HUBS = {
         "losses",
         "derivations",
         "solver",
+        "logistic",
         "sparse_linear",
         "trees",
         "embeddings",

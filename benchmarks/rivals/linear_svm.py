@@ -1,4 +1,4 @@
-"""Peers that train the same one-vs-rest squared-hinge SVMs: each takes X and the positives of some labels.
+"""Peers that train the same one-vs-rest SVMs or logistic regressions: each takes X and the positives of some labels.
 
 Every adapter returns the seconds of processor time it took, loading excluded, and weights with the bias last; ours
 also the seconds of laying out X.
@@ -123,12 +123,13 @@ def floor(X: Any, positives: Positives) -> Trained:
     return Trained(seconds, np.zeros((len(positives), X.shape[1] + 1)))
 
 
-def ours(X: Any, positives: Positives, tol: float) -> Trained:
-    """Our solver on one thread, compiled; weights as they are before pruning."""
+def ours(X: Any, positives: Positives, tol: float, loss: str = "squared-hinge") -> Trained:
+    """Our solver of a loss on one thread, compiled; weights as they are before pruning."""
     from unmissed.models.linear.design import LabelBlock
     from unmissed.models.linear.dismec.solver import SquaredHinge
+    from unmissed.models.linear.logistic.solver import Logistic
 
-    solver = SquaredHinge(tol=tol, prune=0.0)
+    (solver,) = (cls(tol=tol, prune=0.0) for cls in (SquaredHinge, Logistic) if cls.solvable.loss == loss)
     ones = np.ones(len(positives))
     block = LabelBlock(0, np.cumsum([0, *map(len, positives)]), np.concatenate(positives), ones, ones)
     begin = time.process_time()

@@ -61,7 +61,7 @@ def _balanced(inverse: Floats, counts: Floats | None) -> Floats:
 
 
 def _unbiased(inverse: Floats, counts: Floats | None) -> Floats:
-    """Return 1/p, with the counter cost 1 - 1/p: Theorem 1, unbiased and in general not convex."""
+    """Return 1/p, with the counter cost 1 - 1/p: Theorem 1, unbiased; convex for the logistic loss."""
     return inverse
 
 
