@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from unmissed import precision
 from unmissed.errors import InputError
 from unmissed.matrices import check_X
 from unmissed.models import Popularity
 from unmissed.precision import PrecisionWarning
+from unmissed.settings import SETTINGS
 
 FORMS = [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array]
 
@@ -48,7 +48,7 @@ def test_integers_are_rounded_too():
 
 @pytest.mark.parametrize("entries", [1, 7, 1 << 18])
 def test_the_size_of_pieces_changes_nothing(entries, monkeypatch):
-    monkeypatch.setattr(precision, "_ENTRIES", entries)
+    monkeypatch.setattr(SETTINGS, "precision_entries", entries)
     X = np.vstack([np.zeros((3, 2)), timestamps(50), np.zeros((2, 2))])
     for form in FORMS:
         with pytest.warns(PrecisionWarning, match="50 rows that differ become equal"):

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
 
 @st.composite
@@ -89,7 +90,7 @@ def test_a_score_matrix_sparse_or_dense_gives_its_best_labels(seed, k, integers)
 def test_a_dense_score_matrix_is_ranked_in_blocks_of_rows(monkeypatch):
     scores = np.random.default_rng(0).normal(size=(23, 5))
     expected = Ranking.from_scores(scores, 3)
-    monkeypatch.setattr("unmissed.ranking._BLOCK_SCORES", 20)
+    monkeypatch.setattr(SETTINGS, "sorted_scores", 20)
     np.testing.assert_array_equal(Ranking.from_scores(scores, 3).labels, expected.labels)
 
 

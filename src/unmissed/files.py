@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError, UnmissedError, did_you_mean
+from unmissed.settings import SETTINGS
 
 Array = npt.NDArray[Any]
 PathLike = str | os.PathLike[str]
@@ -29,7 +30,6 @@ LARGEST_JSON = 1 << 28  # maximum bytes of a JSON file; fits a propensity table 
 _MOST_AXES = 32
 _DEFLATED = 1032  # maximum compression ratio of deflate
 _CHUNK = 1 << 20
-_SMALL = 1 << 14  # bytes up to which an array is read instead of memory-mapped
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _MAGIC = re.compile(rb"\x93NUMPY([\x01-\x03])\x00", re.DOTALL)
@@ -179,7 +179,7 @@ def map_npy(stream: BinaryIO) -> Array:
         array: Array = np.empty(header.shape, header.dtype, header.order)
         array.setflags(write=False)
         return array
-    if size - header.offset <= _SMALL:
+    if size - header.offset <= SETTINGS.mapped_bytes:
         content = stream.read(size - header.offset)
         if len(content) != size - header.offset:
             raise ValueError("it was cut short while it was read")

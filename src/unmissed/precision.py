@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from unmissed.settings import SETTINGS
+
 Array = npt.NDArray[Any]
 MOVED = 1e-3  # tolerated change of a row by rounding, relative to its L2 norm
 _SAME = 1e-12  # relative difference of rows explained by float64 rounding errors
-_ENTRIES = 1 << 18  # entries per block
 
 
 class PrecisionWarning(UserWarning):
@@ -52,10 +53,10 @@ def warn_of_rounding(matrix: Any, name: str, stacklevel: int) -> None:
 
 
 def _row_blocks(matrix: Any) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield float64 values, column indices and row pointers of consecutive rows, about _ENTRIES values per block."""
+    """Yield float64 values, column indices and row pointers of consecutive rows, in blocks."""
     n_rows = matrix.shape[0]
     if not sparse.issparse(matrix):
-        step = max(1, _ENTRIES // max(matrix.shape[1], 1))
+        step = max(1, SETTINGS.precision_entries // max(matrix.shape[1], 1))
         for begin in range(0, n_rows, step):
             part = sparse.csr_matrix(matrix[begin : begin + step].astype(np.float64))
             yield part.data, part.indices, part.indptr
@@ -63,8 +64,8 @@ def _row_blocks(matrix: Any) -> Iterator[tuple[Array, Array, Array]]:
     begin = 0
     while begin < n_rows:
         first = matrix.indptr[begin]
-        end = max(begin + 1, int(np.searchsorted(matrix.indptr, first + _ENTRIES, side="right")) - 1)
-        end = min(end, begin + _ENTRIES, n_rows)
+        end = max(begin + 1, int(np.searchsorted(matrix.indptr, first + SETTINGS.precision_entries, side="right")) - 1)
+        end = min(end, begin + SETTINGS.precision_entries, n_rows)
         entries = slice(first, matrix.indptr[end])
         data = matrix.data[entries].astype(np.float64)
         yield data, matrix.indices[entries], matrix.indptr[begin : end + 1] - first

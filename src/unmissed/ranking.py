@@ -17,10 +17,8 @@ from scipy import sparse
 from unmissed.errors import InputError
 from unmissed.files import read_npz
 from unmissed.matrices import canonical_csr
+from unmissed.settings import SETTINGS
 from unmissed.writing import atomic_file
-
-_BLOCK_SCORES = 1 << 22  # scores of a dense matrix that are sorted per block
-
 
 _DIGESTS = {"names_digest": "label names", "rows_digest": "row ids"}
 
@@ -263,7 +261,7 @@ def _best_dense(matrix: npt.NDArray[Any], k: int) -> tuple[npt.NDArray[np.int32]
     n_samples, n_labels = matrix.shape
     labels = np.full((n_samples, k), -1, dtype=np.int32)
     scores = np.full(labels.shape, -np.inf)
-    height = max(1, _BLOCK_SCORES // max(n_labels, 1))
+    height = max(1, SETTINGS.sorted_scores // max(n_labels, 1))
     for begin in range(0, n_samples, height):
         part = matrix[begin : begin + height].astype(np.float64)
         _refuse_nan(part.ravel(), np.repeat(np.arange(begin, begin + len(part)), n_labels))

@@ -18,6 +18,7 @@ from unmissed.data import Dataset, TextFeatures, load, write_store, write_xmc
 from unmissed.errors import InputError
 from unmissed.ranking import Ranking, digest_names
 from unmissed.runs import open_run, predict, train
+from unmissed.settings import SETTINGS
 
 TRAIN, TEST = small_corpus()
 
@@ -100,7 +101,7 @@ def typed(content):
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
 def test_lines_are_written_batch_by_batch_as_all_at_once(suffix, text_run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("unmissed.runs.prediction.BATCH", 2)
+    monkeypatch.setattr(SETTINGS, "ranked_rows", 2)
     texts = ["cod and net", "judge", "net", "law and judge", "milk"]
     (tmp_path / "lines.txt").write_text("\n\n".join(texts))
     (tmp_path / "same.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -13,6 +13,7 @@ from tests.runs.corpora import tree_bytes
 from unmissed.data import TextFeatures, load, open_store, save
 from unmissed.data.large_text import convert_text
 from unmissed.errors import InputError
+from unmissed.settings import SETTINGS
 
 
 def write(path, n, seed=0, extra=()):
@@ -29,8 +30,8 @@ def write(path, n, seed=0, extra=()):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("unmissed.data.large_text._BLOCK", 2000)
-    monkeypatch.setattr("unmissed.data.streams.CHUNK", 1000)
+    monkeypatch.setattr(SETTINGS, "text_block", 2000)
+    monkeypatch.setattr(SETTINGS, "read_bytes", 1000)
 
 
 @pytest.mark.parametrize(

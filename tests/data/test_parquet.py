@@ -11,6 +11,7 @@ from unmissed.data import load
 from unmissed.data.readers.base import ReadOptions
 from unmissed.data.readers.parquet import Parquet
 from unmissed.errors import InputError
+from unmissed.settings import SETTINGS
 
 CELL = "cod " * (5 << 18)  # 5 MiB
 ROWS = 1024
@@ -50,7 +51,7 @@ def test_memory_follows_the_bytes_of_cells_not_the_rows(encoding, tmp_path):
 
 
 def test_a_cell_is_no_longer_than_one_of_a_csv_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("unmissed.data.readers.parquet.LONGEST_FIELD", 100)
+    monkeypatch.setattr(SETTINGS, "cell_bytes", 100)
     fine = pa.table({"text": ["a" * 100, "b"], "labels": [["x"], ["y" * 50, "z" * 50]]})
     assert load(write(tmp_path / "fine.parquet", fine)).n_samples == 2
     long = pa.table({"text": ["a", "b" * 101], "labels": [["x"], ["y"]]})
@@ -68,7 +69,7 @@ def test_cells_come_back_whatever_their_type_and_where_batches_are_cut(tmp_path,
         row["labels"] = None
     table = pa.Table.from_pylist(rows)
     path = write(tmp_path / "a.parquet", table, row_group_size=20)
-    monkeypatch.setattr("unmissed.data.readers.parquet._BYTES", 60)
+    monkeypatch.setattr(SETTINGS, "decoded_bytes", 60)
     found = [one for _, one in Parquet().documents(path, ReadOptions(), ["text"])]
     assert found == [{"id": row["id"], "text": row["text"]} for row in rows]
     lists = [one["labels"] for _, one in Parquet().documents(path, ReadOptions(), ["labels"])]

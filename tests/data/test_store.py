@@ -13,6 +13,7 @@ from scipy import sparse
 from unmissed.archive import checksum, write_archive, write_manifest
 from unmissed.data import Dataset, TextFeatures, load, load_labels, make_corpus, open_store, write_store
 from unmissed.errors import InputError
+from unmissed.settings import SETTINGS
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_store_and_open_is_the_identity(tmp_path, dataset):
 
 
 def test_an_opened_store_is_memory_mapped_and_read_only(tmp_path, dataset, monkeypatch):
-    monkeypatch.setattr("unmissed.files._SMALL", 0)
+    monkeypatch.setattr(SETTINGS, "mapped_bytes", 0)
     write_store(dataset, tmp_path / "store")
     again = open_store(tmp_path / "store")
     for matrix in (again.X, again.Y):

@@ -27,6 +27,7 @@ from unmissed.models import PWDiSMEC
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
 from unmissed.runs import open_run, train
+from unmissed.settings import SETTINGS
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -85,7 +86,7 @@ def test_the_command_line_trains_over_a_cluster_from_a_store_and_refuses_text(
 
 def test_a_cluster_ranks_a_store_as_one_process_does(cluster, store, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(EXECUTORS._found, "local", lambda address, **_: nullcontext(cluster))
-    monkeypatch.setattr("unmissed.runs.parts.PART", 128)
+    monkeypatch.setattr(SETTINGS, "task_rows", 128)
     train("dismec", open_store(store), tmp_path / "run", PARAMS)
     words = ["--cluster", "local:2", "--top", 3]
     said(capsys, "predict", tmp_path / "run", store, "--out", tmp_path / "found", *words)
@@ -202,7 +203,7 @@ def test_a_piece_that_never_arrives_is_no_finished_training(tmp_path, monkeypatc
                 assert isinstance(task, Placed)
                 yield type("Said", (), {"key": task.key})()
 
-    monkeypatch.setattr("unmissed.execution.work._PATIENCE", 0.1)
+    monkeypatch.setattr(SETTINGS, "piece_seconds", 0.1)
     with pytest.raises(UnmissedError, match="do all machines share one disk"):
         Work(OnDisk(tmp_path), Lying()).run([Slow(1, str(tmp_path))], dict)
 

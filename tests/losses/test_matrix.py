@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from unmissed.errors import InputError
 from unmissed.losses import convex_bound, cross_entropy, hinge, logistic, naive, squared_hinge, unbiased
-from unmissed.losses import loss as loss_module
+from unmissed.settings import SETTINGS
 
 METHODS = [("value", "value"), ("gradient", "derivative"), ("curvature", "curvature")]
 
@@ -62,7 +62,7 @@ def test_sparse_scores_give_the_loop_at_their_stored_pairs_and_nothing_elsewhere
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_the_total_does_not_depend_on_the_blocks_it_is_added_up_in(monkeypatch, block):
-    monkeypatch.setattr(loss_module, "_BLOCK", block)
+    monkeypatch.setattr(SETTINGS, "loss_scores", block)
     scores, Y, p = problem(3, rows=40)
     loss = unbiased(logistic(), p)
     expected = reference(loss, "value", scores, Y.toarray())

@@ -15,11 +15,11 @@ from unmissed.data import TextFeatures
 from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.metrics import evaluate
-from unmissed.models import base
 from unmissed.models.parameters import parameters_of
 from unmissed.models.registry import find_model, known_methods, make_model
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.runs import save
+from unmissed.settings import SETTINGS
 
 TRAIN, TEST = small_corpus()
 TEXTS = ["cod net", "court judge", "cod quota", "milk bread", "judge appeal", "bread cheese"] * 3
@@ -162,7 +162,7 @@ def test_weights_and_all_scores_come_on_request(monkeypatch):
     scores = model.decision_function(TEST.X)
     assert scores.shape == (TEST.n_samples, TRAIN.n_labels)
     assert scores == pytest.approx(TEST.X @ model.coef_.T + model.intercept_, abs=1e-4)
-    monkeypatch.setattr(base, "MOST_BYTES", 4 * TEST.n_samples * TRAIN.n_labels - 1)
+    monkeypatch.setattr(SETTINGS, "decision_bytes", 4 * TEST.n_samples * TRAIN.n_labels - 1)
     with pytest.raises(InputError, match=r"would take .* GiB"):
         model.decision_function(TEST.X)
 

@@ -12,6 +12,7 @@ from unmissed.metrics import Conventions
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
 from unmissed.runs.measurement import Measuring, evaluate_ranking
+from unmissed.settings import SETTINGS
 
 NAMES = [f"label {number}" for number in range(6)] + ["unseen a", "unseen b"]  # sorted, the unseen ones last
 TRAIN = [[0, 1], [0], [0, 2], [1, 3], [0, 4], [0, 5], [1], [0, 1, 2]]
@@ -148,7 +149,7 @@ def test_evaluation_in_blocks_of_rows_gives_the_same_metrics(tmp_path, monkeypat
     (tmp_path / "pairs.txt").write_text("1 0\n6 1\n")
     measuring = Measuring(k=(1,), filtered=tmp_path / "pairs.txt", n_resamples=20)
     at_once = evaluate_ranking(tmp_path / "ranking.npz", truth, train, measuring)
-    monkeypatch.setattr("unmissed.runs.measurement.PART", 3)
+    monkeypatch.setattr(SETTINGS, "evaluated_rows", 3)
     parts = evaluate_ranking(tmp_path / "ranking.npz", truth, train, measuring)
     assert parts["n_samples"] == at_once["n_samples"] == len(TRUE)
     for name, figure in at_once["figures"].items():

@@ -11,6 +11,7 @@ from unmissed.errors import InputError
 from unmissed.execution import InMemory, Partition, Piece, Threads, Unfinished, Work
 from unmissed.runs import open_run, train
 from unmissed.runs.run_folder import RunFolder
+from unmissed.settings import SETTINGS
 
 PARAMS = {"block_size": 4, "n_jobs": 1}
 DATA = small_corpus()[0]
@@ -63,7 +64,7 @@ def test_finishing_says_what_is_missing_and_completes_what_is_not(reference, tmp
 
 
 def test_a_training_of_all_tasks_and_a_partition_exclude_each_other(tmp_path, monkeypatch):
-    monkeypatch.setattr("unmissed.runs.run_folder._PATIENCE", 0.1)
+    monkeypatch.setattr(SETTINGS, "lock_seconds", 0.1)
     folder = RunFolder(tmp_path / "run")
     with folder.locked(), pytest.raises(InputError, match="another process is training"):
         train_partition(tmp_path / "run", 1, 2)

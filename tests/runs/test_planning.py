@@ -15,6 +15,7 @@ from unmissed.execution import Piece
 from unmissed.models import DiSMEC, Popularity
 from unmissed.runs import planning
 from unmissed.runs.planning import make_plan, plan_entry, sample_labels
+from unmissed.settings import SETTINGS
 
 TRAIN = small_corpus(n_labels=400, n_train=500)[0]
 
@@ -77,7 +78,7 @@ def test_what_all_labels_cost_is_found_from_some(costs_known):
 
 
 def test_a_stand_in_with_fewer_rows_is_scaled_up(costs_known, monkeypatch):
-    monkeypatch.setattr(planning, "_STAND_IN_ROWS", 300)
+    monkeypatch.setattr(SETTINGS, "stand_in_rows", 300)
     entry = CatalogEntry("Made up", 3000, 0, 2000, 500, 4.0, 3.0, 0.55, 1.5)
     found = plan_entry(DiSMEC(), entry, 20.0, n_sampled=64)
     assert found.sizes.n_labels == 2000

@@ -16,6 +16,7 @@ from unmissed.models.popularity import Popularity
 from unmissed.runs import open_run, predict, train
 from unmissed.runs.lines import TextLines
 from unmissed.runs.prediction import predict_lines, read_rows
+from unmissed.settings import SETTINGS
 
 N_TEXTS, N_BYTES = 200, 50_000  # each text a few words and one very long one, so that counting takes no time
 TOPICS = {"fish": "cod net quota ", "law": "court judge appeal "}
@@ -63,8 +64,8 @@ def test_training_and_statistics_never_hold_all_texts(name, folder):
 def test_lines_of_text_are_let_go_once_they_are_ranked(name, folder, monkeypatch):
     run = open_run(folder / "run")
     (folder / "a.txt").write_text("".join(one["text"] + "\n" for one in documents()))
-    monkeypatch.setattr("unmissed.runs.lines._CHUNK", 1 << 16)
-    monkeypatch.setattr("unmissed.data.streams.CHUNK", 1 << 16)
+    monkeypatch.setattr(SETTINGS, "input_bytes", 1 << 16)
+    monkeypatch.setattr(SETTINGS, "read_bytes", 1 << 16)
 
     def ranked():
         rows, _ = read_rows(run, "-" if name == "-" else folder / name)

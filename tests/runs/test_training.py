@@ -15,6 +15,7 @@ from unmissed.models.popularity import Popularity
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.runs import extend, open_run, save, train
 from unmissed.runs.inspection import strongest_features
+from unmissed.settings import SETTINGS
 
 TRAIN, TEST = small_corpus()
 
@@ -219,7 +220,7 @@ def test_a_run_of_a_later_format_is_refused(tmp_path):
 
 
 def test_arrays_of_a_run_are_mapped_and_cannot_be_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("unmissed.files._SMALL", 0)
+    monkeypatch.setattr(SETTINGS, "mapped_bytes", 0)
     run = train("dismec", TRAIN, tmp_path / "run", PARAMS)
     for model in (run.model, open_run(tmp_path / "run").model):
         assert isinstance(model.shards_[0].weights, np.memmap)

@@ -31,10 +31,9 @@ from unmissed.data.unicode import index_names
 from unmissed.errors import InputError, UnmissedError
 from unmissed.matrices import LARGEST, assemble
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 from unmissed.worker_processes import spawn_pool
 from unmissed.writing import naming_target, temporary_folder
-
-_BLOCK = 1 << 22  # size of a block, in bytes
 
 Array = npt.NDArray[Any]
 
@@ -249,8 +248,8 @@ class _RowFiles:
         if narrow.size <= LARGEST:
             return narrow
         with open(self._folder / f"{name}-wide", "wb") as stream:
-            for begin in range(0, narrow.size, _BLOCK):
-                stream.write(narrow[begin : begin + _BLOCK].astype(np.int64).data)
+            for begin in range(0, narrow.size, SETTINGS.text_block):
+                stream.write(narrow[begin : begin + SETTINGS.text_block].astype(np.int64).data)
         return self._map(f"{name}-wide", np.int64)
 
 
@@ -309,7 +308,7 @@ class _BlockSource:
         first, kept = 1, bytearray()
         for buffer, end, _ in line_blocks(self.source, self.progress, encoding=self.options.columns.encoding):
             kept += buffer[:end]
-            if len(kept) >= _BLOCK:
+            if len(kept) >= SETTINGS.text_block:
                 yield LineBlock(str(self.source), first, bytes(kept), reader, self.options)
                 first += kept.count(b"\n")
                 kept.clear()
@@ -317,13 +316,13 @@ class _BlockSource:
             yield LineBlock(str(self.source), first, bytes(kept), reader, self.options)
 
     def _documents(self) -> Iterator[DocumentBlock]:
-        """Yield documents of other formats in blocks of about `_BLOCK` characters."""
+        """Yield documents of other formats in blocks of about `SETTINGS.text_block` characters."""
         held: list[tuple[str, list[str]]] = []
         size = 0
         for text, labels in Documents(self.source, self.options).pairs(self.progress):
             held.append((text, labels))
             size += len(text) + 64 * (1 + len(labels))
-            if size >= _BLOCK:
+            if size >= SETTINGS.text_block:
                 yield DocumentBlock(held)
                 held, size = [], 0
         if held:

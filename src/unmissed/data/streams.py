@@ -15,10 +15,9 @@ from unmissed.data.encodings import UTF8, TranscodingReader, marked_encoding, ot
 from unmissed.errors import InputError
 from unmissed.files import open_regular
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 from unmissed.writing import atomic_file, make_folder
 
-CHUNK = 1 << 19  # bytes per read; a chunk and its parsed values fit into the CPU cache
-LONGEST = 1 << 28  # maximum length of a line, in bytes; bounds the memory that a compressed file can claim
 COMPRESSIONS = (".gz", ".xz")
 _GZIP_MAGIC = b"\x1f\x8b"
 _XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -45,18 +44,20 @@ def line_blocks(
     encodings are transcoded to UTF-8, a leading byte-order mark is removed, and a missing final newline is added. The
     buffer grows for lines longer than a block. Empty, truncated or damaged files raise InputError with the line number.
     """
-    buffer = bytearray(2 * CHUNK)
+    buffer = bytearray(2 * SETTINGS.read_bytes)
     filled = 0  # bytes of the incomplete last line in the buffer
     first, number = True, 1
     with _open(path) as (packed, raw, size, kind):
         stream = packed if encoding == UTF8 else TranscodingReader(packed, encoding, path)
         while True:
-            if filled > LONGEST:
-                raise InputError(f"{path}:{number}: a line of more than {LONGEST} bytes; is this another format?")
-            if len(buffer) - filled < CHUNK:
+            if filled > SETTINGS.line_bytes:
+                raise InputError(
+                    f"{path}:{number}: a line of more than {SETTINGS.line_bytes} bytes; is this another format?"
+                )
+            if len(buffer) - filled < SETTINGS.read_bytes:
                 buffer = buffer[:filled] + bytearray(len(buffer))
             try:
-                with memoryview(buffer) as view, view[filled : filled + CHUNK] as free:
+                with memoryview(buffer) as view, view[filled : filled + SETTINGS.read_bytes] as free:
                     n_read = stream.readinto(free)
             except EOFError as error:
                 raise InputError(f"{path}:{_line_reached(path)}: the {kind} file is truncated here") from error

@@ -15,7 +15,6 @@ from unmissed.errors import InputError, did_you_mean
 from unmissed.files import parse_json
 
 SEPARATOR = ";"
-LONGEST_FIELD = 1 << 26  # maximum characters of a cell; an unclosed quote would read the rest of the file
 _OTHER_SEPARATORS = (",", "|", "\t", "\n")
 _TEXT_LENGTH = 200  # mean characters per cell above which a column holds texts rather than labels
 _QUOTED = re.compile(r"\s*(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|(-?[0-9]{1,18}))\s*(,|\Z)", re.DOTALL)

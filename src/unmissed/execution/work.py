@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution.pieces import InMemory, OnDisk, Piece, Pieces
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 
 _logger = logging.getLogger(__name__)
-_PATIENCE = 10.0  # seconds to wait until a shared disk shows a piece that another machine wrote
 
 
 class Task(Protocol):
@@ -256,7 +256,7 @@ class Work:
 
     def _open_written(self, key: str) -> Piece:
         """Open a piece that a worker wrote; a shared disk may show it with a delay."""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + SETTINGS.piece_seconds
         while (piece := self.pieces.get(key)) is None:
             if time.monotonic() > end:
                 raise UnmissedError(

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 from unmissed.losses.half import UNKNOWN, Array, Coefficient, Curve, Function, Half, Metadata, Order, as_scores, known
 from unmissed.matrices import canonical_csr, check_Y
+from unmissed.settings import SETTINGS
 
 Reduction = Literal["sum", "mean"]
-_BLOCK = 1 << 20  # Scores per block when only the sum is computed.
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,6 @@ class _Present:
 
 
 def _blocks(s: Array) -> Iterator[tuple[int, int]]:
-    height = max(1, _BLOCK // max(s.shape[1], 1))
+    height = max(1, SETTINGS.loss_scores // max(s.shape[1], 1))
     for start in range(0, len(s), height):
         yield start, min(start + height, len(s))

@@ -32,9 +32,9 @@ from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.progress import Progress, print_progress
 from unmissed.propensity import as_propensity
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
 _logger = logging.getLogger(__name__)
-MOST_BYTES = 2**31  # largest matrix of scores that decision_function returns
 
 
 class UncertifiedWarning(UserWarning):
@@ -436,7 +436,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         """Return label indices as an array; None means all labels."""
         if labels is None:
             n_bytes = 4 * n_samples * self.n_labels_
-            if n_bytes > MOST_BYTES:
+            if n_bytes > SETTINGS.decision_bytes:
                 raise InputError(
                     f"the scores of {n_samples:,} rows and {self.n_labels_:,} labels would take "
                     f"{n_bytes / 2**30:,.1f} GiB; name the labels, or use rank for the best ones"

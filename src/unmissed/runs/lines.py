@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from unmissed.data.encodings import UTF8, TranscodingReader, check_encoding, marked_encoding, not_utf8, other_encoding
-from unmissed.data.streams import LONGEST, line_blocks
+from unmissed.data.streams import line_blocks
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 
 STANDARD_INPUT = "-"
-_CHUNK = 1 << 19  # largest read from standard input, in bytes
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -67,7 +67,7 @@ def _chunks(stream: Any, encoding: str) -> Iterator[bytes]:
     """Give standard input in UTF-8 as it comes."""
     recoded = None if encoding == UTF8 else TranscodingReader(stream, encoding, "standard input")
     first = True
-    while chunk := stream.read1(_CHUNK):
+    while chunk := stream.read1(SETTINGS.input_bytes):
         if recoded is not None:
             yield recoded.transcode(chunk)
             continue
@@ -90,7 +90,7 @@ def _arriving(encoding: str) -> Iterator[bytes]:
             yield bytes(kept).removeprefix(bom)
             kept, bom = bytearray(), b""
         kept += rest
-        if len(kept) > LONGEST:
-            raise InputError(f"standard input: a line of more than {LONGEST} bytes; is this text?")
+        if len(kept) > SETTINGS.line_bytes:
+            raise InputError(f"standard input: a line of more than {SETTINGS.line_bytes} bytes; is this text?")
     if kept:
         yield bytes(kept).removeprefix(bom)

@@ -27,9 +27,9 @@ from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 from unmissed.runs.scores import read_ranking
 from unmissed.runs.tables import NO_ROWS, SHOWN, RankedRows, Wanted, listed
+from unmissed.settings import SETTINGS
 
 MissingRows = Literal["refuse", "miss", "skip"]
-PART = 1 << 18  # rows evaluated at a time
 PathLike = str | os.PathLike[str]
 
 
@@ -245,9 +245,9 @@ def _measure(ranking: Ranking, known: _Truth, pairs: npt.NDArray[np.int64] | Non
             conventions=measuring.conventions,
         )
 
-    found = part(0, PART)
-    for begin in range(PART, n_samples, PART):
-        found = merge([found, part(begin, begin + PART)])
+    found = part(0, SETTINGS.evaluated_rows)
+    for begin in range(SETTINGS.evaluated_rows, n_samples, SETTINGS.evaluated_rows):
+        found = merge([found, part(begin, begin + SETTINGS.evaluated_rows)])
     return found
 
 

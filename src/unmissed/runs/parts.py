@@ -19,10 +19,9 @@ from unmissed.execution import Executor, OnDisk, Piece, Work
 from unmissed.models.training_data import TrainingData, check_k
 from unmissed.progress import Progress, silent
 from unmissed.ranking import Ranking
-from unmissed.runs.prediction import BATCH, check_features, predict
+from unmissed.runs.prediction import check_features, predict
 from unmissed.runs.run import Run, open_run
-
-PART = 4 * BATCH  # rows per task; a multiple of the batch size, so that results are identical
+from unmissed.settings import SETTINGS
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,8 @@ def predict_parts(
     name = hashlib.sha256(f"{seal} {dataset.digest} {k} {sorted((params or {}).items())}".encode()).hexdigest()[:12]
     parts = Path(out).absolute().parent / f".{Path(out).name}.{name}.parts"
     tasks = [
-        PartTask(begin, min(begin + PART, rows.n_samples), k, params or {}) for begin in range(0, rows.n_samples, PART)
+        PartTask(begin, min(begin + SETTINGS.task_rows, rows.n_samples), k, params or {})
+        for begin in range(0, rows.n_samples, SETTINGS.task_rows)
     ]
     labels = np.full((rows.n_samples, k), -1, np.int32)
     scores = np.full((rows.n_samples, k), -np.inf, np.float32)

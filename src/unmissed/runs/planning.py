@@ -18,11 +18,11 @@ from unmissed.execution import Piece, SharedState, Task, Work, peak_bytes
 from unmissed.models.base import Model
 from unmissed.models.linear.one_vs_rest import OneVsRest
 from unmissed.numerics.simd import LANES
+from unmissed.settings import SETTINGS
 
 TASKS = 4  # calibration tasks; their spread gives the interval
 _STUDENT = 3.182  # the 0.975 quantile of Student's t with TASKS - 1 degrees of freedom
 _LEAST = 0.15  # smallest relative half-width of an interval: machines and data differ
-_STAND_IN_ROWS = 20_000
 _SCALED = 0.3  # the same for a plan from synthetic data
 
 
@@ -144,7 +144,7 @@ def plan_entry(
     The synthetic data has the entry's features, values per row, labels per row and rows per label. The cost of a label
     is scaled with the number of values.
     """
-    fraction = min(1.0, _STAND_IN_ROWS / entry.n_train)
+    fraction = min(1.0, SETTINGS.stand_in_rows / entry.n_train)
     corpus = make_corpus(
         round(fraction * entry.n_train),
         0,

@@ -23,8 +23,8 @@ from unmissed.ranking import Ranking
 from unmissed.runs.answers import WRITERS, cut
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
 from unmissed.runs.run import Run, is_texts
+from unmissed.settings import SETTINGS
 
-BATCH = 4096  # rows ranked at a time
 _OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
 
 
@@ -48,7 +48,7 @@ def read_rows(
     if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
         raise no_data(path, "to rank one text, use --text TEXT")
     if _is_plain_text(run, path):
-        return TextLines(path, most=BATCH, encoding=options.columns.encoding, progress=progress), []
+        return TextLines(path, most=SETTINGS.ranked_rows, encoding=options.columns.encoding, progress=progress), []
     reader = find_reader(path, labels=False)
     if isinstance(reader, DocumentReader):
         if run.text is None:
@@ -88,16 +88,16 @@ def predict(
     k: int = 5,
     *,
     params: Mapping[str, Any] | None = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     progress: Progress = silent,
 ) -> Ranking:
     """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
     `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
-    `params` are other values of prediction parameters, as in `Model.rank`.
+    `params` are other values of prediction parameters, as in `Model.rank`. `batch` is the number of rows per batch.
     Texts without a known word get no labels, as in `Run.rank`. A matrix is validated once, not batch by batch.
     """
-    params = params or {}
+    params, batch = params or {}, batch or SETTINGS.ranked_rows
     if isinstance(rows, Iterator | TextLines):
         k = check_k(k, 1, run.n_labels)
         return Ranking.join([run.rank(texts, k, **params) for texts in _batches(rows, batch)], k).of_names(

@@ -23,6 +23,7 @@ from unmissed.execution import OnDisk, Pieces
 from unmissed.matrices import LARGEST
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.replacing import recover, standing
+from unmissed.settings import SETTINGS
 from unmissed.writing import is_at, make_folder, try_lock
 
 KIND = "run"
@@ -31,7 +32,6 @@ FEATURES_KIND = "features of a run"
 VERSION = 1
 _LOCK = ".lock"
 _MANIFEST_LOCK = ".manifest.lock"
-_PATIENCE = 10.0  # seconds to wait while the first partition cleans up
 _TRAINING, _COMPLETE = "training", "complete"
 
 
@@ -180,7 +180,9 @@ class RunFolder:
                 recover(self.path)
                 self.clean()
             if shared:
-                held = _lock(descriptor, shared=True, patience=_PATIENCE)  # another partition may be cleaning up
+                held = _lock(
+                    descriptor, shared=True, patience=SETTINGS.lock_seconds
+                )  # another partition may be cleaning up
             if not held:
                 raise InputError(f"{self.path}: another process is training into this run; wait for it, or stop it")
             yield

@@ -15,6 +15,7 @@ from unmissed.data.readers.base import ReadOptions
 from unmissed.data.readers.json_lines import JsonLines
 from unmissed.data.table_columns import LabelCells
 from unmissed.errors import InputError
+from unmissed.settings import SETTINGS
 
 TEXTS = ["cod, and a net", 'the judge said "no"', "milk\nand bread", "cod quota"]
 LABELS = [["fish"], ["law", "court, high"], [], ["fish", "trade"]]
@@ -79,7 +80,7 @@ def test_the_same_documents_are_the_same_data_set_in_every_form(form, tmp_path, 
 
 
 def test_blocks_of_a_table_are_cut_where_they_are_large_enough(tmp_path, expected, monkeypatch):
-    monkeypatch.setattr("unmissed.data.large_text._BLOCK", 100)
+    monkeypatch.setattr(SETTINGS, "text_block", 100)
     convert_text(
         written("csv", tmp_path), tmp_path / "store", options=ReadOptions(columns=Columns("body", "tags")), n_jobs=2
     )
@@ -174,7 +175,7 @@ def test_malformed_tables_are_refused_with_their_line(content, what, tmp_path):
 
 
 def test_a_line_with_too_many_fields_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("unmissed.data.readers.delimited._MAX_DELIMITERS", 10)
+    monkeypatch.setattr(SETTINGS, "line_fields", 10)
     (tmp_path / "a.csv").write_text("text,labels\n" + "," * 11 + "\n")
     with pytest.raises(InputError, match="a line of more than 10 fields"):
         load(tmp_path / "a.csv")

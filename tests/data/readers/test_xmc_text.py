@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from unmissed.data import Dataset, load, streams, write_xmc
+from unmissed.data import Dataset, load, write_xmc
 from unmissed.data.readers.xmc_text import read_xmc
 from unmissed.errors import InputError
+from unmissed.settings import SETTINGS
 
 
 def read(tmp_path: Path, content: bytes, **options):
@@ -171,7 +172,7 @@ def test_malformed_lines_are_refused_with_line_and_column(tmp_path, content, pos
 
 
 def test_a_mistake_deep_in_a_file_has_its_own_line_and_column(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "CHUNK", 64)  # so that it lies many blocks from the beginning
+    monkeypatch.setattr(SETTINGS, "read_bytes", 64)  # so that it lies many blocks from the beginning
     lines = [b"1,2 3:0.25 7:1"] * 1000
     lines[777] = b"1,2 3:0.25 7:oops"
     refuse(tmp_path, b"1000 9 3\n" + b"\n".join(lines), "779:14", "found 'oops'")
@@ -240,7 +241,7 @@ def test_missing_files_and_folders_are_refused(tmp_path):
 def test_any_size_of_blocks_reads_the_same(tmp_path, monkeypatch, chunk):
     dataset = random_dataset(np.random.default_rng(3))
     write_xmc(dataset, tmp_path / "a.txt")
-    monkeypatch.setattr(streams, "CHUNK", chunk)
+    monkeypatch.setattr(SETTINGS, "read_bytes", chunk)
     assert load(tmp_path / "a.txt").digest == dataset.digest
 
 
@@ -426,7 +427,7 @@ def test_a_header_out_of_all_proportion_is_refused(tmp_path, header):
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "LONGEST", 1 << 21)
+    monkeypatch.setattr(SETTINGS, "line_bytes", 1 << 21)
     path = tmp_path / "data.txt.gz"
     with gzip.open(path, "wb") as stream:
         stream.write(b"1 1 1\n" + b"0" * (1 << 23))

@@ -10,9 +10,10 @@ from tests.runs.corpora import small_corpus
 from unmissed import FastXML, PfastreXML, PfastXML
 from unmissed.errors import InputError
 from unmissed.features import scale_rows
-from unmissed.models.instance_trees import forest, growth
+from unmissed.models.instance_trees import growth
 from unmissed.models.instance_trees.voting import find_leaf
 from unmissed.propensity import Constant, Jain
+from unmissed.settings import SETTINGS
 
 TRAIN, TEST = small_corpus()
 FOREST = {"n_trees": 3, "C": 4.0, "n_jobs": 1}
@@ -102,7 +103,7 @@ def test_leaves_are_scored_by_inverse_propensities():
 
 def test_the_batch_size_does_not_change_the_ranking(forests, monkeypatch):
     expected = forests[PfastreXML].rank(TEST.X, 6)
-    monkeypatch.setattr(forest, "_CELLS", 500)
+    monkeypatch.setattr(SETTINGS, "vote_cells", 500)
     found = forests[PfastreXML].rank(TEST.X, 6)
     assert np.array_equal(found.labels, expected.labels)
     assert np.array_equal(found.scores, expected.scores)
@@ -154,7 +155,7 @@ def test_every_training_row_reaches_the_leaf_that_it_was_trained_in(seed, cls, s
 
 
 def test_a_tree_does_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(growth, "SMALL", 20)
+    monkeypatch.setattr(SETTINGS, "small_node", 20)
     one, four = (FastXML(n_trees=1, C=4.0, n_jobs=n_jobs).fit(TRAIN.X, TRAIN.Y).trees_[0] for n_jobs in (1, 4))
     assert len(one.children) > 20
     for name, array in one.arrays.items():

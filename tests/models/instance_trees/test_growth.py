@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from unmissed.execution.work_stealing import WorkStealingPool
-from unmissed.models.instance_trees import growth as growth_module
 from unmissed.models.instance_trees.growth import InstanceTree, TreeGrower, csr_arrays
 from unmissed.models.instance_trees.kernels import choose_sides, gather_columns, gather_labels, make_leaf, sort_by_key
+from unmissed.settings import SETTINGS
 
 SEED = np.uint64(88172645463325252)
 
@@ -176,7 +176,7 @@ def test_a_leaf_has_the_mean_labels_of_its_training_rows():
 def test_task_sizes_and_the_number_of_threads_do_not_change_the_leaves_of_rows(small, n_cores, monkeypatch):
     X, Y = corpus(200)
     expected = grower(X, Y).grow_tree(5)
-    monkeypatch.setattr(growth_module, "SMALL", small)
+    monkeypatch.setattr(SETTINGS, "small_node", small)
     tree = grower(X, Y, n_cores=n_cores).grow_tree(5)
     again = grower(X, Y, n_cores=1).grow_tree(5)
     for name, array in again.arrays.items():

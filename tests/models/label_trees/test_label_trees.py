@@ -12,11 +12,11 @@ from tests.runs.corpora import small_corpus, write_texts
 from unmissed import Bonsai, DiSMEC, Parabel
 from unmissed.errors import InputError
 from unmissed.models import UncertifiedWarning
-from unmissed.models.label_trees import tree_file
 from unmissed.models.label_trees.cluster_kernels import split_in_half
 from unmissed.models.label_trees.label_clusters import balanced_2means, grow, label_representations, spherical_kmeans
 from unmissed.propensity import Constant
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
 TRAIN, TEST = small_corpus()
 SMALL = {"n_trees": 2, "max_leaf": 8, "n_jobs": 1}
@@ -128,8 +128,8 @@ def test_a_row_gets_the_same_bits_in_any_batch(parabel):
 def test_levels_scored_in_one_pass_or_one_by_one_give_the_same_bits(kind, columns, many, request, monkeypatch):
     model = request.getfixturevalue(kind)
     before = model.rank(TEST.X, 5)
-    monkeypatch.setattr(tree_file, "_TOP_COLUMNS", columns)
-    monkeypatch.setattr(tree_file, "_DENSE_ONE_IN", many)
+    monkeypatch.setattr(SETTINGS, "top_columns", columns)
+    monkeypatch.setattr(SETTINGS, "dense_columns", many)
     again = pickle.loads(pickle.dumps(model)).rank(TEST.X, 5)  # a copy builds its own layout
     tops = [tree.top for tree in model.trees_]
     assert (again.labels.tobytes(), again.scores.tobytes()) == (before.labels.tobytes(), before.scores.tobytes())

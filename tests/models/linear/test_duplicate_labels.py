@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmissed.models import DiSMEC
-from unmissed.models.linear import duplicate_labels
 from unmissed.models.linear.design import LabelBlock
 from unmissed.models.linear.dismec import schedule
 from unmissed.models.linear.dismec.solver import SquaredHinge
 from unmissed.models.linear.one_vs_rest import find_duplicate_columns
 from unmissed.models.linear.ppd_sparse.solver import SparseHinge
 from unmissed.models.linear.proxml.solver import L1SquaredHinge
+from unmissed.settings import SETTINGS
 
 KINDS = np.array([0, 1, 0, 2, 1, 0, 3])  # labels of the same kind have the same positives
 
@@ -71,7 +71,7 @@ def test_labels_with_different_costs_are_no_duplicates(X):
 
 
 def test_evicted_solutions_are_computed_again(X, monkeypatch):
-    monkeypatch.setattr(duplicate_labels, "_MAX_BYTES", 1)
+    monkeypatch.setattr(SETTINGS, "duplicate_bytes", 1)
     plain, forgetful = SquaredHinge().prepare(X), SquaredHinge().prepare(X)
     for labels in ([0, 1, 2, 3], [4, 5, 6]):
         assert same(forgetful.solve(block(labels)), plain.solve(block(labels, may_have_duplicate=False)))

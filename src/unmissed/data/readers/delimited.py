@@ -9,11 +9,11 @@ from typing import Any
 from unmissed.data.encodings import not_utf8
 from unmissed.data.readers.base import Document, DocumentReader, PathLike, ReadOptions, Source
 from unmissed.data.streams import bare_suffix, lines
-from unmissed.data.table_columns import LONGEST_FIELD, Columns, LabelCells, find_columns
+from unmissed.data.table_columns import Columns, LabelCells, find_columns
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 
-_MAX_DELIMITERS = 1 << 22  # per line; bounds the number of fields
 _DELIMITERS = {".csv": ",;\t", ".tsv": "\t", ".tab": "\t"}
 
 
@@ -60,7 +60,7 @@ class _Lines:
 
     def records(self, delimiter: str, *, skip_first: bool) -> Iterator[tuple[str, list[str]]]:
         """Yield `file:line` and the fields of each record; blank lines are skipped."""
-        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))  # global to the process: never lowered
+        csv.field_size_limit(max(csv.field_size_limit(), SETTINGS.cell_bytes))  # global to the process: never lowered
         reader = csv.reader(self._texts(delimiter), delimiter=delimiter, strict=True)
         while True:
             where = f"{self.path}:{reader.line_num + 1}"
@@ -80,9 +80,9 @@ class _Lines:
         if self._first_line is not None:
             yield self._text(*self._first_line)
         for number, line in self._numbered:
-            if line.count(separator) > _MAX_DELIMITERS:
+            if line.count(separator) > SETTINGS.line_fields:
                 raise InputError(
-                    f"{self.path}:{number}: a line of more than {_MAX_DELIMITERS} fields; is this another format?"
+                    f"{self.path}:{number}: a line of more than {SETTINGS.line_fields} fields; is this another format?"
                 )
             yield self._text(number, line)
 
@@ -100,7 +100,7 @@ def _first_line(
     candidates: list[tuple[str, list[str]]] = []
     for delimiter in _DELIMITERS[bare_suffix(path)]:
         try:
-            record = next(csv.reader([line[:LONGEST_FIELD]], delimiter=delimiter, strict=True))
+            record = next(csv.reader([line[: SETTINGS.cell_bytes]], delimiter=delimiter, strict=True))
         except csv.Error as error:
             raise InputError(f"{path}:1: the names of columns cannot be read: {error}") from error
         names = [name.strip() for name in record] if header else [str(position + 1) for position in range(len(record))]

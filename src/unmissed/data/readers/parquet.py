@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
-from unmissed.data.table_columns import LONGEST_FIELD, LabelCells, find_columns, table_document
+from unmissed.data.table_columns import LabelCells, find_columns, table_document
 from unmissed.errors import InputError, UnmissedError
 from unmissed.files import open_regular, reading
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 
 _ROWS = 1024  # maximum rows per batch; fewer if rows are large
-_BYTES = 1 << 24  # maximum bytes of decoded cells in memory; a single row may have more
 
 
 class Parquet(DocumentReader):
     """Reads the rows of a Parquet file.
 
     Strings are read dictionary-encoded and decoded in parts of bounded size, because a small file can repeat a large
-    string in many rows. A cell of more than `LONGEST_FIELD` bytes raises InputError.
+    string in many rows. A cell of more than `SETTINGS.cell_bytes` bytes raises InputError.
     """
 
     name = "a Parquet file"
@@ -111,22 +111,22 @@ def _batches(file: Any, wanted: Collection[str]) -> Iterator[Any]:
         size = sum(
             chunk.total_uncompressed_size // (1 if _is_delta(chunk) else max(group.num_rows, 1)) for chunk in chunks
         )
-        rows = min(max(_BYTES // max(size, 1), 1), _ROWS)
+        rows = min(max(SETTINGS.decoded_bytes // max(size, 1), 1), _ROWS)
         yield from file.iter_batches(rows, row_groups=[number], columns=list(wanted))
 
 
 def _parts(path: Any, what: str, batch: Any, first: int) -> Iterator[list[list[Any]]]:
-    """Yield the columns of a batch as lists, in parts of about `_BYTES`; raise InputError if a cell is too large."""
+    """Yield the columns of a batch as lists, in parts of bounded size; raise InputError if a cell is too large."""
     with reading(path, what):
         sizes = np.array([_sizes(column) for column in batch.columns], np.int64)
-    for row in np.flatnonzero((sizes > LONGEST_FIELD).any(axis=0))[:1].tolist():
+    for row in np.flatnonzero((sizes > SETTINGS.cell_bytes).any(axis=0))[:1].tolist():
         name = batch.schema.names[int(sizes[:, row].argmax())]
-        raise InputError(f"{path}, row {first + row + 1}: a cell of {name!r} has more than {LONGEST_FIELD} bytes")
+        raise InputError(f"{path}, row {first + row + 1}: a cell of {name!r} has more than {SETTINGS.cell_bytes} bytes")
     total = np.cumsum(sizes.sum(axis=0))
     begin = 0
     while begin < batch.num_rows:
         before = int(total[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(total, before + _BYTES, side="right")), begin + 1)
+        end = max(int(np.searchsorted(total, before + SETTINGS.decoded_bytes, side="right")), begin + 1)
         with reading(path, what):
             part = [_decode(column.slice(begin, end - begin)) for column in batch.columns]
         yield part

@@ -9,10 +9,10 @@ from typing import Any
 
 from unmissed.data.encodings import decode
 from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
-from unmissed.data.streams import LONGEST
 from unmissed.errors import InputError
 from unmissed.files import open_regular, reading
 from unmissed.progress import Progress, silent
+from unmissed.settings import SETTINGS
 
 TEXT = ".txt"
 TAGS = (".tags", ".key")
@@ -68,6 +68,6 @@ class TextFolder(DocumentReader):
 
 def _read(path: Path, encoding: str) -> str:
     with open_regular(path, follow=False) as stream, reading(path, f"{encoding} text"):
-        if os.fstat(stream.fileno()).st_size > LONGEST:
-            raise InputError(f"{path}: a text of more than {LONGEST} bytes")
+        if os.fstat(stream.fileno()).st_size > SETTINGS.line_bytes:
+            raise InputError(f"{path}: a text of more than {SETTINGS.line_bytes} bytes")
         return decode(str(path), stream.read(), encoding)

@@ -21,6 +21,7 @@ from unmissed.models.ranges import IntegerRange
 from unmissed.models.training_data import TrainingData
 from unmissed.numerics.csr import csr_arrays
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
 _LAYOUT = {
     "children": (np.int32, 2),
@@ -33,7 +34,6 @@ _LAYOUT = {
     "means": (np.float32, 1),
     "leaf_rows": (np.int32, 1),
 }
-_CELLS = 2**21  # Maximum number of (row, leaf label) pairs per thread and batch.
 _ROWS = 512  # Maximum number of rows per thread and batch.
 
 Array = npt.NDArray[Any]
@@ -152,7 +152,7 @@ class InstanceForest(Model):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         labels = np.full((X.shape[0], k), -1, np.int32)
         scores = np.full((X.shape[0], k), -np.inf, np.float32)
-        size = min(max(_CELLS // max(self.max_votes_, 1), 1), _ROWS)
+        size = min(max(SETTINGS.vote_cells // max(self.max_votes_, 1), 1), _ROWS)
         parts = [slice(begin, min(begin + size, X.shape[0])) for begin in range(0, X.shape[0], size)]
         indptr, indices, data = csr_arrays(X)
 

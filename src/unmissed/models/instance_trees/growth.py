@@ -14,8 +14,8 @@ from unmissed.execution.work_stealing import WorkStealingPool
 from unmissed.matrices import rises
 from unmissed.models.instance_trees.kernels import child_seed, grow, split
 from unmissed.numerics.csr import csr_arrays, read_only
+from unmissed.settings import SETTINGS
 
-SMALL = 2048  # A node of at most this many rows is grown with all its descendants in one task.
 Array = npt.NDArray[Any]
 Node = tuple[int, npt.NDArray[np.int32], np.uint64]
 """The number, the rows and the seed of a node. The root has number 1, the children of node p have 2p and 2p + 1."""
@@ -156,7 +156,7 @@ class TreeGrower:
         workspace = self._borrow_workspace()
         arrays, max_leaf, solver_arguments = self._arrays, self.max_leaf, (self.C, self.max_steps, self.tol, workspace)
         try:
-            if len(rows) > max(SMALL, self.max_leaf):
+            if len(rows) > max(SETTINGS.small_node, self.max_leaf):
                 n_first, *separator = split(*arrays, rows, seed, *solver_arguments)
                 if 0 < n_first < len(rows):
                     parts[number] = _node(*separator)

@@ -15,6 +15,7 @@ from unmissed.models.label_trees.first_levels import TopArrays, count_top, fill_
 from unmissed.models.label_trees.label_clusters import LabelClusters
 from unmissed.models.label_trees.node_solver import NodeWeights
 from unmissed.numerics.csr import read_only
+from unmissed.settings import SETTINGS
 
 Array = npt.NDArray[Any]
 _CLUSTERS = dict.fromkeys(("labels", "begins", "ends", "children", "n_children"), (np.int32, 1))
@@ -30,8 +31,6 @@ _NODES = {
     "gap": (np.float64, 1),
     "sweeps": (np.int32, 1),
 }
-_TOP_COLUMNS = 2048  # maximum number of columns of the first levels, which are scored in one pass
-_DENSE_ONE_IN = 4  # a feature is dense if more than 1 in 4 columns of the first levels use it
 _PER_BUCKET = 4  # mean number of a node's features in a bucket
 
 
@@ -93,12 +92,12 @@ class SearchTree:
 
     @property
     def top(self) -> TopArrays:
-        """The inner nodes of the first levels, up to _TOP_COLUMNS columns, stored by feature; computed on access."""
+        """The inner nodes of the first levels, stored by feature; computed on access."""
         tree, clusters = self.search, self.clusters
         inner = clusters.children >= 0
         wide = np.where(inner, clusters.n_columns, 0)
         positions, n_columns, begin, end = np.full(0, -1, np.int64), 0, 0, 1
-        while inner[begin:end].any() and n_columns + int(wide[begin:end].sum()) <= _TOP_COLUMNS:
+        while inner[begin:end].any() and n_columns + int(wide[begin:end].sum()) <= SETTINGS.top_columns:
             mine = n_columns + np.cumsum(wide[begin:end]) - wide[begin:end]
             positions = np.append(positions, np.where(inner[begin:end], mine, -1))
             n_columns += int(wide[begin:end].sum())
@@ -109,7 +108,7 @@ class SearchTree:
             bias[positions[node] : positions[node] + wide[node]] = tree.bias[first : first + wide[node]]
         counts = np.zeros(self.n_features, np.int64)
         count_top(tree, positions, counts)
-        is_dense = _DENSE_ONE_IN * counts > n_columns
+        is_dense = SETTINGS.dense_columns * counts > n_columns
         lines = np.where(is_dense, np.cumsum(is_dense) - 1, -1).astype(np.int32)
         dense = np.zeros((int(is_dense.sum()), n_columns), np.float32)
         starts = _starts(np.where(is_dense, 0, counts))

@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from unmissed.models.linear.design import Floats, LabelBlock, RowIndices
-
-_MAX_BYTES = 2**28  # capacity of the cache, in bytes; the oldest solutions are evicted first
+from unmissed.settings import SETTINGS
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class DuplicateLabels:
             if key not in self._solutions:
                 self._solutions[key] = solution
                 self._size += len(key) + solution.size
-            while self._size > _MAX_BYTES:
+            while self._size > SETTINGS.duplicate_bytes:
                 old_key, old = self._solutions.popitem(last=False)
                 self._size -= len(old_key) + old.size
 

@@ -20,6 +20,7 @@ from unmissed.models.linear.ranking import exact_scores
 from unmissed.models.untrained import drop_untrained
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def same(a, b):
 @pytest.fixture(params=["straight from the shards", "over dense tiles"])
 def scoring(request, monkeypatch):
     """Both ways to score rows, whatever their number."""
-    monkeypatch.setattr(exact_scores, "MAX_DIRECT_ROWS", 10**9 if request.param == "straight from the shards" else 0)
+    monkeypatch.setattr(SETTINGS, "direct_rows", 10**9 if request.param == "straight from the shards" else 0)
 
 
 def naive_scores(model, X):

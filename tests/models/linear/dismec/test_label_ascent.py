@@ -9,11 +9,11 @@ from scipy.optimize import minimize_scalar
 
 from tests.models.linear.problems import make_problem, solve
 from unmissed.models.linear.design import lay_out
-from unmissed.models.linear.dismec import packed_design
 from unmissed.models.linear.dismec.label_ascent import _step, ascend, best_bias_shift
 from unmissed.models.linear.dismec.packed_design import PackedDesign
 from unmissed.models.linear.dismec.solver import SquaredHinge
 from unmissed.numerics.packed_rows import pack
+from unmissed.settings import SETTINGS
 
 
 @pytest.mark.kernel
@@ -182,7 +182,7 @@ def test_the_best_shift_of_the_bias_is_where_the_objective_is_least(seed, n_posi
 def test_too_many_features_to_pack_are_solved_unpacked(monkeypatch):
     X, Y = make_problem(4, n_samples=60, n_features=12, n_labels=3)
     before = solve(SquaredHinge(tol=1e-5), X, Y)
-    monkeypatch.setattr(packed_design, "_MAX_FEATURE_BITS", 2)
+    monkeypatch.setattr(SETTINGS, "feature_bits", 2)
     design = lay_out(X, bias=True, seed=0)
     assert PackedDesign(design).rows[1] is design.indices
     after = solve(SquaredHinge(tol=1e-5), X, Y)

@@ -16,6 +16,7 @@ from unmissed.models.linear.dismec.passes import MAX_PER_LABEL, Passes
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.transpose import quantize_weights
+from unmissed.settings import SETTINGS
 
 WIDE = np.longdouble
 
@@ -109,7 +110,7 @@ def test_rows_out_of_the_range_of_quantization_are_listed():
 def frequent(request, monkeypatch):
     """The largest number of frequent features; None leaves the default, with which all features here are frequent."""
     if request.param is not None:
-        monkeypatch.setattr(quantized_rows, "FREQUENT", request.param)
+        monkeypatch.setattr(SETTINGS, "frequent_features", request.param)
     return request.param
 
 
@@ -122,7 +123,7 @@ def test_rows_are_listed_by_their_own_indices_from_any_range(frequent, max_rare_
     passes = Passes(design, QuantizedRows(design))
     labels = _labels(design, 20)
     lanes, bounds = passes.to_lanes(labels, np.full(20, 1e-3)), np.full((4, LANES), 1e-3, np.float32)
-    monkeypatch.setattr(quantized_rows, "_MAX_RARE_SCORES", max_rare_scores)
+    monkeypatch.setattr(SETTINGS, "rare_scores", max_rare_scores)
     n_batches = len(list(passes.quantized.row_batches(slice(0, 90), lanes.rare_weights)))
     assert (n_batches > 3) == (frequent is not None and max_rare_scores == 1)
     quantized_weights, first, second = (

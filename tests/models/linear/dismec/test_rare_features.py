@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 
 from unmissed.models.linear.design import lay_out
-from unmissed.models.linear.dismec import quantized_rows
 from unmissed.models.linear.dismec.near_margin import quantize_rows
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.models.linear.dismec.rare_features import (
@@ -14,6 +13,7 @@ from unmissed.models.linear.dismec.rare_features import (
     score_rare_features,
     split_rows,
 )
+from unmissed.settings import SETTINGS
 
 pytestmark = pytest.mark.kernel
 N_SAMPLES, N_FEATURES, N_FREQUENT = 50, 40, 12
@@ -87,14 +87,14 @@ def test_features_are_split_if_it_pays_and_no_value_is_negative(monkeypatch):
     X = sp.random(200, 60, 0.2, "csr", np.float32, np.random.default_rng(0))
     design = lay_out(X, bias=True, seed=0)
     assert QuantizedRows(design).n_frequent == 60
-    monkeypatch.setattr(quantized_rows, "FREQUENT", 40)
+    monkeypatch.setattr(SETTINGS, "frequent_features", 40)
     share = float(np.mean(design.indices >= 40))
     parted = QuantizedRows(design)
     assert (parted.n_frequent, len(parted.rare[1])) == (40, round(share * X.nnz))
     assert len(parted.frequent[1]) + len(parted.rare[1]) == X.nnz
-    monkeypatch.setattr(quantized_rows, "MIN_RARE", 1.01 * share)
+    monkeypatch.setattr(SETTINGS, "rare_fraction", 1.01 * share)
     assert QuantizedRows(design).n_frequent == 60
-    monkeypatch.setattr(quantized_rows, "MIN_RARE", 0.99 * share)
+    monkeypatch.setattr(SETTINGS, "rare_fraction", 0.99 * share)
     assert QuantizedRows(design).n_frequent == 40
     design.values[5] *= -1
     assert QuantizedRows(design).n_frequent == 60

@@ -13,12 +13,12 @@ from unmissed import LogisticOVR
 from unmissed.errors import InputError
 from unmissed.losses.margin import logistic_curvature, logistic_derivative, logistic_value
 from unmissed.models.linear.design import LabelBlock
-from unmissed.models.linear.logistic import solver as logistic
 from unmissed.models.linear.logistic.solver import Logistic, minimize_model, softplus
 from unmissed.numerics.float64_sums import dot
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.transpose import interleave, separate
 from unmissed.propensity import Constant, costs
+from unmissed.settings import SETTINGS
 
 
 def block_of(Y, positive=1.0, negative=1.0, counter=0.0, labels=None):
@@ -169,7 +169,7 @@ def test_solutions_do_not_depend_on_blocks_lanes_or_threads(monkeypatch):
         LogisticOVR(weighting="unbiased", propensity=p, block_size=size, n_jobs=n_jobs, prune=0.0, tol=1e-5).fit(X, Y)
         for size, n_jobs in ((1000, 1), (16, 2), (1, 1))
     )
-    monkeypatch.setattr(logistic, "MAX_PER_LABEL", 0)
+    monkeypatch.setattr(SETTINGS, "logistic_per_label", 0)
     others.append(
         LogisticOVR(weighting="unbiased", propensity=p, block_size=5, n_jobs=1, prune=0.0, tol=1e-5).fit(X, Y)
     )
@@ -213,7 +213,7 @@ def test_a_label_that_stops_early_is_named_and_its_certificate_is_honest():
 
 def test_a_step_that_raises_the_objective_is_shortened(monkeypatch):
     X, Y = make_problem(11, n_samples=100, n_features=12, n_labels=1)
-    monkeypatch.setattr(logistic, "THRESHOLD", 1e6)  # the model then ignores the curvature of all negatives
+    monkeypatch.setattr(SETTINGS, "logistic_threshold", 1e6)  # the model then ignores the curvature of all negatives
     shard = Logistic(tol=1e-5, prune=0.0, max_rounds=500).prepare(X).solve(block_of(Y, 5.0, 5.0))
     assert shard.gap[0] <= 1e-5
 

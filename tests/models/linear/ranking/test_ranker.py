@@ -21,6 +21,7 @@ from unmissed.models.linear.ranking.ranker import QuantizedScan, Ranker
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.csr import csr_arrays
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
 N_FEATURES = 110  # more than two words of flags
 
@@ -84,14 +85,14 @@ def test_the_scan_returns_the_exact_top_k_bit_for_bit(seed, n_labels, k, alike, 
 
 def test_labels_with_many_weights_are_scanned_first_and_a_small_remainder_makes_no_chunk(monkeypatch):
     shards, _ = draw(2, 5 * TILE, alike=False)
-    monkeypatch.setattr(ranker_module, "_CHUNK_LABELS", 2 * TILE - 7)
+    monkeypatch.setattr(SETTINGS, "chunk_labels", 2 * TILE - 7)
     cut = QuantizedScan(shards, N_FEATURES).chunks
     counts = np.concatenate([np.bincount(shard.labels, minlength=shard.n_labels) for shard in shards])
     assert [first for first, _ in cut] == [0, 107, 214]
     assert np.array_equal(np.sort(np.concatenate([chunk.label_ids for _, chunk in cut])), np.arange(5 * TILE))
     for (_, one), (_, other) in pairwise(cut):
         assert counts[one.label_ids].min() >= counts[other.label_ids].max()
-    monkeypatch.setattr(ranker_module, "_CHUNK_LABELS", 5 * TILE - 12)
+    monkeypatch.setattr(SETTINGS, "chunk_labels", 5 * TILE - 12)
     assert len(QuantizedScan(shards, N_FEATURES).chunks) == 1
 
 
@@ -116,8 +117,8 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
     monkeypatch.setattr(
         ranker_module, "score_candidates", lambda *arguments: calls.append(arguments) or score_candidates(*arguments)
     )
-    monkeypatch.setattr(ranker_module, "_DENSE_ONE_IN", 8)
-    monkeypatch.setattr(ranker_module, "_INT8_RANGE", 2)
+    monkeypatch.setattr(SETTINGS, "dense_labels", 8)
+    monkeypatch.setattr(SETTINGS, "int8_range", 2)
     QuantizedScan(shards, N_FEATURES).rank(X, 5, 1)
     chunk, candidates = calls[0][0], calls[0][3]
     has_line = chunk.table[:-1, 1] != NO_LINE
@@ -133,7 +134,7 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
 
 def test_candidates_beyond_the_capacity_are_scored_at_once(monkeypatch):
     shards, X = draw(6, 5 * TILE, alike=True)
-    monkeypatch.setattr(ranker_module, "_MIN_CAPACITY", -11)
+    monkeypatch.setattr(SETTINGS, "candidate_capacity", -11)
     ranking, expected = QuantizedScan(shards, N_FEATURES).rank(X, 3, 1), naive(X, shards, 3)
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
@@ -169,8 +170,8 @@ def test_few_rows_use_a_scan_that_is_there(monkeypatch):
 
 def test_no_scan_is_built_if_its_tables_outgrow_the_weights(monkeypatch):
     shards, X = draw(5, 3 * TILE, alike=False)
-    monkeypatch.setattr(exact_scores, "MAX_DIRECT_ROWS", 0)
-    monkeypatch.setattr(ranker_module, "_TABLE_BYTES", 2**26)
+    monkeypatch.setattr(SETTINGS, "direct_rows", 0)
+    monkeypatch.setattr(SETTINGS, "table_bytes", 2**26)
     ranker = Ranker(shards, N_FEATURES)
     assert np.array_equal(ranker.rank(X, 5, 1).labels, naive(X, shards, 5).labels)
     assert ranker.scan.get() is None

@@ -8,8 +8,7 @@ import numpy as np
 
 from unmissed.models.linear.design import Design
 from unmissed.numerics.packed_rows import pack
-
-_MAX_FEATURE_BITS = 19  # Largest width of a feature index; it leaves 4 mantissa bits, a relative error of at most 1/32.
+from unmissed.settings import SETTINGS
 
 
 class PackedDesign:
@@ -23,7 +22,7 @@ class PackedDesign:
         self.exact: tuple[Any, ...] = (*design.rows, np.uint32(2**32 - 1))
         self.rows = self.exact
         n_bits = max(design.n_features - 1, 1).bit_length()
-        if n_bits <= _MAX_FEATURE_BITS:
+        if n_bits <= SETTINGS.feature_bits:
             entries = np.empty(len(design.values), np.uint32)
             pack(design.indices, design.values.view(np.uint32), n_bits, entries)
             self.rows = (design.indptr, entries, entries.view(np.float32), np.uint32(2**n_bits - 1))

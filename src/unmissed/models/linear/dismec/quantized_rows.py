@@ -10,10 +10,7 @@ import numpy as np
 from unmissed.models.linear.design import Design, Floats
 from unmissed.models.linear.dismec.near_margin import quantize_rows
 from unmissed.models.linear.dismec.rare_features import count_frequent, score_rare_features, split_rows
-
-FREQUENT = 2**14  # Most frequent features that have lines; their lines fit in cache, and their indices in 16 bits.
-MIN_RARE = 0.05  # Rare features have lines, too, if they have less than this fraction of the non-zeros.
-_MAX_RARE_SCORES = 8  # Limit of rare-feature scores per batch, per row of X.
+from unmissed.settings import SETTINGS
 
 
 class QuantizedRows:
@@ -31,17 +28,20 @@ class QuantizedRows:
         self._zeros = np.zeros(n, np.float32)
         quantize_rows(design.indptr, design.values, numbers, *self.bounds)
         n_rare = _count_rare(design)
-        self.n_frequent = FREQUENT if n_rare else design.n_features
+        self.n_frequent = SETTINGS.frequent_features if n_rare else design.n_features
         self.frequent: tuple[Any, ...] = design.indptr, design.indices, numbers
         self.rare: tuple[Any, ...] = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.int16)
         self.rare_squares = self._zeros
         if n_rare:
-            starts, rare_starts = np.empty(n + 1, np.int64), np.empty(design.n_features - FREQUENT + 1, np.int64)
-            count_frequent(design.indptr, design.indices, FREQUENT, starts, rare_starts)
+            starts, rare_starts = (
+                np.empty(n + 1, np.int64),
+                np.empty(design.n_features - SETTINGS.frequent_features + 1, np.int64),
+            )
+            count_frequent(design.indptr, design.indices, SETTINGS.frequent_features, starts, rare_starts)
             self.frequent = starts, np.empty(size - n_rare, np.uint16), np.empty(size - n_rare, np.int16)
             self.rare = rare_starts, np.empty(n_rare, np.int32), np.empty(n_rare, np.int16)
             self.rare_squares = np.empty(n, np.float32)
-            split_rows(*design.rows, numbers, FREQUENT, self.frequent, self.rare, self.rare_squares)
+            split_rows(*design.rows, numbers, SETTINGS.frequent_features, self.frequent, self.rare, self.rare_squares)
 
     @property
     def bounds(self) -> tuple[Floats, Floats, Floats]:
@@ -63,7 +63,7 @@ class QuantizedRows:
         features, begins, *_ = rare_weights
         n_rare_scores = int((self.rare[0][features + 1] - self.rare[0][features]) @ np.diff(begins))  # over all rows
         size = part.stop - part.start
-        n_batches = 1 + n_rare_scores * size // max(_MAX_RARE_SCORES * len(self.steps) ** 2, 1)
+        n_batches = 1 + n_rare_scores * size // max(SETTINGS.rare_scores * len(self.steps) ** 2, 1)
         size = max(-(-size // n_batches), 1)
         for first in range(part.start, part.stop, size):
             last = min(first + size, part.stop)
@@ -73,5 +73,5 @@ class QuantizedRows:
 
 def _count_rare(design: Design) -> int:
     """Return the number of non-zeros of rare features, or 0 if these should have lines like the others."""
-    n_rare = int(design.counts[FREQUENT:].sum())
-    return 0 if n_rare < MIN_RARE * len(design.values) or (n_rare and design.values.min() < 0) else n_rare
+    n_rare = int(design.counts[SETTINGS.frequent_features :].sum())
+    return 0 if n_rare < SETTINGS.rare_fraction * len(design.values) or (n_rare and design.values.min() < 0) else n_rare

@@ -42,9 +42,8 @@ from unmissed.numerics.float64_sums import add_rows, dot, scores_exact, squared_
 from unmissed.numerics.simd import LANES, add_in_order
 from unmissed.numerics.transpose import interleave, separate
 from unmissed.numerics.workspace import workspace
+from unmissed.settings import SETTINGS
 
-MAX_PER_LABEL = 6  # Up to this many labels, passes for one label each are cheaper than one in lanes.
-THRESHOLD = 0.2  # The first threshold t of the sample; `benchmarks.training` chose it and the tolerances.
 _SLOW, _FALL = 0.1, 0.25  # If a round leaves more than this fraction of the gap, the threshold is multiplied by that.
 _MODEL_TOLERANCE = 0.2  # Norm of the model's gradient at its minimizer, relative to that of P.
 _CG_TOLERANCE = 0.3  # Relative residual of the Newton directions of the model.
@@ -356,7 +355,7 @@ class LogisticLabel:
         self.g = np.empty_like(w)
         self.total = 0.0
         self.rows, self.weights = positives, np.ones(len(positives))
-        self.threshold = THRESHOLD
+        self.threshold = SETTINGS.logistic_threshold
         self.rounds = 0
         self.done = False
         self.objective, self.gap = np.inf, np.inf
@@ -459,7 +458,7 @@ class PreparedLogistic:
 
     def _round(self, group: Sequence[LogisticLabel]) -> None:
         """Evaluate and certify labels; improve those that are not done."""
-        if len(group) <= MAX_PER_LABEL:
+        if len(group) <= SETTINGS.logistic_per_label:
             for label in group:
                 self._evaluate_one(label, workspace("derivatives of rows", (self.design.n_samples,)))
         else:

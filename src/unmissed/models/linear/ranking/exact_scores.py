@@ -16,8 +16,8 @@ from unmissed.models.linear.shard import Shard
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.topk import merge_best
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
-MAX_DIRECT_ROWS = 256  # up to this many rows are scored directly from the shards; building dense tiles would cost more
 _ROWS = 512  # rows per task of a thread
 
 Scores = npt.NDArray[np.float32]
@@ -71,7 +71,7 @@ def _score(X: sp.csr_matrix, shards: Sequence[Shard], consume: ScoreConsumer, n_
     indptr, data = X.indptr.astype(np.int64), X.data
     pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
     threads = Threads(n_jobs if len(pieces) > 1 else 1)
-    if X.shape[0] <= MAX_DIRECT_ROWS:
+    if X.shape[0] <= SETTINGS.direct_rows:
         indices, passes = X.indices.astype(np.int32, copy=False), _shard_passes(shards)
     else:
         position = by_frequency(X.indices, X.shape[1])

@@ -30,16 +30,12 @@ from unmissed.models.linear.shard import Shard
 from unmissed.numerics.csr import csr_arrays, read_only
 from unmissed.numerics.workspace import aligned, workspace
 from unmissed.ranking import Ranking
+from unmissed.settings import SETTINGS
 
-_CHUNK_LABELS = 8192  # labels per chunk; their sums for one row fit into the cache
-_DENSE_ONE_IN = 16  # a feature gets a dense line if more than 1 in 16 labels of a chunk use it
 _MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
-_INT8_RANGE = 4  # int8 covers weights up to this multiple of a label's root mean square weight
-_MIN_CAPACITY = 64  # candidates per row, plus 4 k
 _MAX_SUMS = 2**24  # sums per thread; more rows per task read the weights less often
 _PER_CANDIDATE = 6  # 32-bit numbers
 _MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
-_TABLE_BYTES = 20  # per feature and chunk: table and counts, at most
 
 
 class Ranker:
@@ -55,7 +51,7 @@ class Ranker:
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
         """Return the k highest-scoring labels of each row; both paths give the same bits."""
-        scan = self.scan.get() if X.shape[0] > exact_scores.MAX_DIRECT_ROWS else self.scan.peek()
+        scan = self.scan.get() if X.shape[0] > SETTINGS.direct_rows else self.scan.peek()
         return exact_scores.rank(X, self._shards, k, n_jobs) if scan is None else scan.rank(X, k, n_jobs)
 
 
@@ -68,7 +64,7 @@ def build_scan(shards: Sequence[Shard], n_features: int) -> QuantizedScan | None
     n_weights = sum(shard.weights.size for shard in shards)
     if all(np.isneginf(shard.bias).all() for shard in shards):
         return None  # no label can be ranked
-    table_bytes = _TABLE_BYTES * n_features * -(-n_labels // _CHUNK_LABELS)
+    table_bytes = SETTINGS.table_bytes * n_features * -(-n_labels // SETTINGS.chunk_labels)
     pays = table_bytes <= 2**26 + 8 * n_weights and n_weights < 2**32  # positions in lists are uint32
     return QuantizedScan(shards, n_features) if pays else None
 
@@ -80,7 +76,7 @@ class QuantizedScan:
         labels = _label_statistics(shards)
         order = np.argsort(-labels.sizes, kind="stable")
         order = order[labels.bias[order] > -np.inf]  # a label with bias -inf is never ranked
-        n_chunks = max(round(len(order) / _CHUNK_LABELS), 1)  # a small remainder makes no chunk
+        n_chunks = max(round(len(order) / SETTINGS.chunk_labels), 1)  # a small remainder makes no chunk
         chosen = np.array_split(order, n_chunks)
         chunk_of = np.full(len(labels.sizes), n_chunks, np.int32)
         for number, label_ids in enumerate(chosen):
@@ -144,7 +140,7 @@ def _quantize(
 
 def _capacity(k: int) -> int:
     """Return the capacity of a row's list of candidates."""
-    return _MIN_CAPACITY + 4 * k
+    return SETTINGS.candidate_capacity + 4 * k
 
 
 def _empty_candidates(n_rows: int, k: int) -> Candidates:
@@ -184,10 +180,12 @@ def _build_chunk(
     order = np.argsort(typical, kind="stable")
     label_ids = label_ids[order]
     norm, peak = (_max_per_tile(values[label_ids]) for values in (np.sqrt(labels.squares), labels.peaks))
-    scale = np.maximum.reduce([peak / 32767, norm / NORM, _INT8_RANGE * _max_per_tile(typical[order]) / MAX_INT8])
+    scale = np.maximum.reduce(
+        [peak / 32767, norm / NORM, SETTINGS.int8_range * _max_per_tile(typical[order]) / MAX_INT8]
+    )
     scale = np.where(scale > 0, scale, 1.0)
     features = np.argsort(-counts, kind="stable")[:_MAX_LINES]  # most frequent features first
-    features = features[_DENSE_ONE_IN * counts[features] > len(label_ids)]
+    features = features[SETTINGS.dense_labels * counts[features] > len(label_ids)]
     lines = np.full(len(counts), -1, np.int32)
     lines[features] = np.arange(len(features))
     flags = np.zeros((len(label_ids), -(-len(features) // FLAGS_PER_WORD)), np.uint64)
