@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,7 +91,7 @@ def compare(
         unseen_labels=unseen_labels.value,
         only=only,
     )
-    from unmissed.reports.comparison_page import earlier_lines, figures_table, settings_lines, write_report
+    from unmissed.reports.comparison_page import write_report
 
     with show.stoppable(lambda: _kept(out)):
         results = compare_methods(
@@ -108,13 +108,20 @@ def compare(
     if json:
         show.print_json({**results, "files": [str(path) for path in files]})
         return
+    _report(results)
+    show.say(f"Report: {out / 'index.html'}")
+
+
+def _report(results: dict[str, Any]) -> None:
+    """Print the figures of all methods, and which of them did not finish."""
+    from unmissed.reports.comparison_page import earlier_lines, figures_table, settings_lines
+
     show.print_table(*figures_table(results))
     for one in results["methods"]:
         if one["state"] != "finished":
             show.say(f"{one['title']} {one['state']}: {one['reason']}", err=True)
     for line in [*settings_lines(results), *earlier_lines(results)]:
         show.say(line)
-    show.say(f"Report: {out / 'index.html'}")
 
 
 def _kept(out: Path) -> str:

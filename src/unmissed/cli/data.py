@@ -12,6 +12,7 @@ from unmissed.data.readers.registry import COMPRESSED, SOURCES, TARGETS
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
+    from unmissed.data import Dataset
     from unmissed.data.readers.base import DocumentWriter
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
@@ -126,20 +127,17 @@ def convert(
         if not in_blocks:
             with show.progress_bar("writing") as progress:
                 writer.write(dataset, target, progress)
-    metadata = {
-        "path": target,
-        "n_samples": dataset.n_samples,
-        "n_features": dataset.n_features,
-        "n_labels": dataset.n_labels,
-        "n_unknown_labels": dataset.n_unknown_labels,
-        "digest": dataset.digest,
-    }
+    _report_conversion(target, dataset, json)
+
+
+def _report_conversion(target: str, dataset: "Dataset", json: bool) -> None:
+    """Print the sizes of a converted data set."""
+    names = ("n_samples", "n_features", "n_labels", "n_unknown_labels", "digest")
     if json:
-        show.print_json(metadata)
+        show.print_json({"path": target, **{name: getattr(dataset, name) for name in names}})
         return
-    unknown = (
-        f"; {dataset.n_unknown_labels:,} assignments of unknown labels dropped" if dataset.n_unknown_labels else ""
-    )
+    n_unknown = dataset.n_unknown_labels
+    unknown = f"; {n_unknown:,} assignments of unknown labels dropped" if n_unknown else ""
     show.say(
         f"{target}: {dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels{unknown}"
     )

@@ -83,7 +83,7 @@ def predict(
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
     from unmissed.runs import open_run
-    from unmissed.runs.answers import WRITERS, cut, row_entries, table_lines
+    from unmissed.runs.answers import WRITERS, cut
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
@@ -111,7 +111,9 @@ def predict(
                 raise InputError("--cluster needs a store as DATA and an output file, --out")
             ranking = predict_parts(opened, data, top, out, params=chosen, executor=executor, progress=progress)
         ranking = cut(ranking, threshold).of_rows(ids or None)
-    if out is not None:
+    if out is None:
+        _print_ranking(opened, ranking, ids, json)
+    else:
         written = write_ranking(opened, ranking, out, ids=ids or None, raw=raw)
         size = _RankingSize()
         size.add(ranking)
@@ -119,12 +121,18 @@ def predict(
             show.print_json({**size.to_json(), **{one.suffix[1:]: str(one) for one in written}})
         else:
             size.report(written)
-    elif json:
-        show.print_json(list(row_entries(opened, ranking, ids or None)))
-    else:
-        for line in table_lines(opened, ranking, ids or None):
-            show.say(line)
     _note_unknown(ranking.n_no_known_words, ranking.n_samples)
+
+
+def _print_ranking(run: "Run", ranking: "Ranking", ids: list[str], json: bool) -> None:
+    """Print the labels of each row, as JSON or as lines of a table."""
+    from unmissed.runs.answers import row_entries, table_lines
+
+    if json:
+        show.print_json(list(row_entries(run, ranking, ids or None)))
+        return
+    for line in table_lines(run, ranking, ids or None):
+        show.say(line)
 
 
 def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw: bool) -> None:

@@ -58,29 +58,11 @@ def survey(
     `text` has the options of text features, `columns` the names of the columns of texts and labels. Labels are
     identified by name, or by index if the files have no names.
     """
-    n_features: int | None = None
-    columns = columns or Columns()
-    if holds_text(train):
-        texts, label_lists, counts = Documents(train, ReadOptions(header, one_based, columns)).texts_and_labels(
-            progress
-        )
-        if count_features:
-            features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
-            n_features = features.count_terms(texts)
-        else:
-            deque(texts, maxlen=0)  # exhausts the iterator, which fills label_lists
-        Y, names, _ = binarize(label_lists)
-        known: list[str] | None = names
-        warnings = check_labels(str(train), Y, names, counts)
-    else:
-        dataset = load(train, columns=columns, header=header, one_based=one_based, progress=progress)
-        Y, known, n_features = dataset.Y, dataset.label_names, dataset.n_features
-        warnings = check_labels(str(train), Y, known)
+    options = ReadOptions(header, one_based, columns or Columns())
+    Y, known, n_features, warnings = _read_train(train, text, options, count_features, progress)
     blocks, all_names = [Y], known
     for path in tests:
-        n_labels = (
-            Y.shape[1] if known is None or not header else None
-        )  # without a header, the file has no size of its own
+        n_labels = Y.shape[1] if known is None or not header else None  # without a header, a file states no sizes
         Z, other, _ = load_labels(
             path, n_labels=n_labels, columns=columns, header=header, one_based=one_based, progress=progress
         )
@@ -100,6 +82,31 @@ def survey(
         label_counts=np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64),
         warnings=warnings,
     )
+
+
+def _read_train(
+    path: PathLike, text: TextFeatures | None, options: ReadOptions, count_features: bool, progress: Progress
+) -> tuple[sparse.csr_matrix, list[str] | None, int | None, list[str]]:
+    """Return Y, the label names, the number of features if it is known, and warnings about the labels."""
+    columns = options.columns
+    if not holds_text(path):
+        words = {"columns": columns, "header": options.header, "one_based": options.one_based}
+        dataset = load(path, progress=progress, **words)
+        return (
+            dataset.Y,
+            dataset.label_names,
+            dataset.n_features,
+            check_labels(str(path), dataset.Y, dataset.label_names),
+        )
+    texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)
+    n_features = None
+    if count_features:
+        features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
+        n_features = features.count_terms(texts)
+    else:
+        deque(texts, maxlen=0)  # exhausts the iterator, which fills label_lists
+    Y, names, _ = binarize(label_lists)
+    return Y, names, n_features, check_labels(str(path), Y, names, counts)
 
 
 def _join_columns(

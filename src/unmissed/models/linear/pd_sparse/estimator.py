@@ -159,10 +159,7 @@ class PDSparse(LinearModel):
         X, Y, held_out = rows.features.csr, rows.Y, None
         if self.early_stopping:
             order = np.random.default_rng(self._seed).permutation(rows.n_samples)
-            held_out_rows, training_rows = (
-                np.sort(order[: rows.n_samples // 10]),
-                np.sort(order[rows.n_samples // 10 :]),
-            )
+            held_out_rows, training_rows = (np.sort(part) for part in np.split(order, [rows.n_samples // 10]))
             held_out = HeldOutPrecision(solver, X[held_out_rows], Y[held_out_rows], self.n_jobs)
             X, Y = X[training_rows], Y[training_rows]
         problem = JointProblem(solver, X, Y, self.n_jobs)
