@@ -90,14 +90,9 @@ def _read_train(
     """Return Y, the label names, the number of features if it is known, and warnings about the labels."""
     columns = options.columns
     if not holds_text(path):
-        words = {"columns": columns, "header": options.header, "one_based": options.one_based}
-        dataset = load(path, progress=progress, **words)
-        return (
-            dataset.Y,
-            dataset.label_names,
-            dataset.n_features,
-            check_labels(str(path), dataset.Y, dataset.label_names),
-        )
+        dataset = load(path, columns=columns, header=options.header, one_based=options.one_based, progress=progress)
+        warnings = check_labels(str(path), dataset.Y, dataset.label_names)
+        return dataset.Y, dataset.label_names, dataset.n_features, warnings
     texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)
     n_features = None
     if count_features:
