@@ -26,7 +26,7 @@ class LogisticOVR(OneVsRest):
 
     Parameters
     ----------
-    C : weight of the loss relative to the penalty
+    C : weight of the loss relative to the penalty; it needs to be larger than for the squared hinge
     weighting : cost of a positive with propensity p: none (1), unbiased (1/p, and 1 - 1/p as a negative), tail
         (1/p - 1), surrogate (2/p - 1) and others as in PWDiSMEC; negatives cost 1. Only none and unbiased give
         probabilities: of being observed, and of being relevant
@@ -47,7 +47,7 @@ class LogisticOVR(OneVsRest):
     def __init__(
         self,
         *,
-        C: Positive = 1.0,
+        C: Positive = 10.0,
         weighting: WeightingName = "none",
         propensity: PropensityLike | None = None,
         tol: Tolerance = 1e-3,
