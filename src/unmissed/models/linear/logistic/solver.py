@@ -44,7 +44,7 @@ from unmissed.numerics.transpose import interleave, separate
 from unmissed.numerics.workspace import workspace
 
 MAX_PER_LABEL = 6  # Up to this many labels, passes for one label each are cheaper than one in lanes.
-THRESHOLD = 0.2  # The first threshold t of the sample; `benchmarks.training` chose it and the tolerances.
+THRESHOLD = 0.2  # The first threshold t of the sample.
 _SLOW, _FALL = 0.1, 0.25  # If a round leaves more than this fraction of the gap, the threshold is multiplied by that.
 _MODEL_TOLERANCE = 0.2  # Norm of the model's gradient at its minimizer, relative to that of P.
 _CG_TOLERANCE = 0.3  # Relative residual of the Newton directions of the model.
