@@ -165,7 +165,7 @@ def test_unbiased_probabilities_are_those_of_complete_labels():
 def test_solutions_do_not_depend_on_blocks_lanes_or_threads(monkeypatch):
     X, Y = make_problem(9, n_samples=90, n_features=20, n_labels=LANES + 9)
     p = np.linspace(0.1, 1.0, Y.shape[1])
-    whole, *others = (
+    together, *others = (
         LogisticOVR(weighting="unbiased", propensity=p, block_size=size, n_jobs=n_jobs, prune=0.0, tol=1e-5).fit(X, Y)
         for size, n_jobs in ((1000, 1), (16, 2), (1, 1))
     )
@@ -174,9 +174,9 @@ def test_solutions_do_not_depend_on_blocks_lanes_or_threads(monkeypatch):
         LogisticOVR(weighting="unbiased", propensity=p, block_size=5, n_jobs=1, prune=0.0, tol=1e-5).fit(X, Y)
     )
     for other in others:
-        assert np.array_equal(other.coef_.toarray(), whole.coef_.toarray())
-        assert np.array_equal(other.intercept_, whole.intercept_)
-        assert np.array_equal(other.certificate().gap, whole.certificate().gap)
+        assert np.array_equal(other.coef_.toarray(), together.coef_.toarray())
+        assert np.array_equal(other.intercept_, together.intercept_)
+        assert np.array_equal(other.certificate().gap, together.certificate().gap)
 
 
 def test_duplicate_labels_with_other_counter_costs_are_solved_apart():

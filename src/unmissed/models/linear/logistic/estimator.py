@@ -47,7 +47,7 @@ class LogisticOVR(OneVsRest):
     def __init__(
         self,
         *,
-        C: Cost = 1.0,
+        C: Cost = 10.0,
         weighting: ProbabilityWeighting = "none",
         propensity: PropensityModel = None,
         tol: Tolerance = 1e-3,

@@ -54,6 +54,9 @@ _MAX_INITIAL_SOLUTIONS = 16
 _INITIAL_TOLERANCE = 1e-3
 _ONE = np.float32(1)
 
+LabelCosts = tuple[float, float, float]
+"""The costs (positive, counter, negative) of a label."""
+
 
 @kernel()
 def softplus(m):
@@ -347,9 +350,7 @@ class LogisticLabel:
     `total` is the sum of r over all rows.
     """
 
-    def __init__(
-        self, at: int, positives: RowIndices, costs: tuple[float, float, float], w: Floats, bias: float
-    ) -> None:
+    def __init__(self, at: int, positives: RowIndices, costs: LabelCosts, w: Floats, bias: float) -> None:
         self.at, self.positives, self.costs = at, positives, np.array(costs)
         self.w, self.bias = w, float(np.float32(bias))
         self.g = np.empty_like(w)
@@ -413,7 +414,7 @@ class PreparedLogistic:
         self._duplicates.end(block, builder)
         return builder.build()
 
-    def _begin(self, at: int, positives: RowIndices, costs: tuple[float, float, float]) -> LogisticLabel:
+    def _begin(self, at: int, positives: RowIndices, costs: LabelCosts) -> LogisticLabel:
         """Return a label after the first step from the shared initial solution."""
         initial, r = self._initial_solution(costs[2])
         label = LogisticLabel(at, positives, costs, initial.w.copy(), initial.bias)
@@ -440,6 +441,7 @@ class PreparedLogistic:
             return self._initial[cost]
 
     def _solve_initial(self, cost: float) -> tuple[LogisticLabel, Floats]:
+        """Solve a label without positives, from the best bias of weights 0."""
         n, bias = self.design.n_samples, 0.0
         if self.design.use_bias:
             for _ in range(100):  # Newton's method for b + n cost sigma(b) = 0, from above: monotone
@@ -477,12 +479,8 @@ class PreparedLogistic:
         sample = workspace("rows of lanes", (LANES, n), np.int32), workspace("numbers of rows of lanes", (LANES, n))
         bias, costs, sampling = np.zeros(LANES), np.zeros((LANES, 3)), np.ones((2, LANES))
         for lane, label in enumerate(group):
-            by_label[lane], bias[lane], costs[lane], sampling[:, lane] = (
-                label.w,
-                label.bias,
-                label.costs,
-                label.sampling,
-            )
+            by_label[lane], bias[lane] = label.w, label.bias
+            costs[lane], sampling[:, lane] = label.costs, label.sampling
         by_label[k:] = 0
         interleave(by_label, W)
         sums, counts, squares = np.empty((4, LANES)), np.empty(LANES, np.int64), np.empty(LANES)
@@ -512,21 +510,23 @@ class PreparedLogistic:
         """Set the objective and the bound of the gap of a label from the sums of a pass, rounding errors included."""
         design = self.design
         loss, label.total, mass, below = map(float, sums)
+        mass += len(label.positives) * max(label.costs[1], 0.0)  # an error of a positive's r is relative to both parts
         label.rounds += 1
         length = math.sqrt(float(squared_norm(label.w)))
         margin_error = rounding(design.longest) * (length * self._longest + abs(label.bias))
         error = (2.0**-24 + margin_error + rounding(design.n_samples)) * mass * self._longest + 1e-30
         slope_bias = label.bias + label.total if design.use_bias else 0.0
-        norm = math.sqrt(square + slope_bias**2) * (1 + rounding(design.n_features)) + error
+        norm = math.sqrt(square + slope_bias * slope_bias) * (1 + rounding(design.n_features)) + error
         penalty = 0.5 * (length**2 + label.bias**2)
         scale = penalty + loss - 2 * below
         label.objective = penalty + loss + margin_error * mass + (1e-12 + rounding(design.n_samples)) * scale
-        gap = 0.5 * norm**2 / scale if scale > 0 else (0.0 if norm == 0 else math.inf)
+        gap = 0.5 * norm * norm / scale if scale > 0 else (0.0 if norm == 0 else math.inf)
         if gap > _SLOW * label.gap:
             label.threshold *= _FALL
         label.gap = gap if gap < math.inf else math.inf
 
     def _certify(self, label: LogisticLabel, tol: float) -> None:
+        """Set whether a label is done: solved, or out of rounds."""
         label.done = label.gap <= tol or label.rounds >= self.solver.max_rounds
 
     def _improve(self, label: LogisticLabel) -> None:
