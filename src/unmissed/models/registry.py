@@ -9,7 +9,6 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from unmissed.errors import InputError, did_you_mean
-from unmissed.models.parameters import parameters_of
 
 if TYPE_CHECKING:
     from unmissed.models.base import Model
@@ -151,6 +150,8 @@ def find_model(method: str) -> type[Model]:
 
 def make_model(method: str, params: Mapping[str, Any]) -> Model:
     """Return an unfitted model; raise for an unknown parameter or a value out of its range."""
+    from unmissed.models.parameters import parameters_of  # numpy; help and completion need names only
+
     cls = find_model(method)
     known = {one.name: one for one in parameters_of(cls)}
     for name, value in params.items():
