@@ -44,6 +44,10 @@ WITHOUT_SCORES = {
     **{name: reason for name, reason in EXPECTED.items() if name not in SKIPPED_WITHOUT_SCORES},
     **{name: NO_SCORES for name, reason in EXPECTED.items() if reason is SPARSE and name not in SKIPPED_WITHOUT_SCORES},
 }
+PROBABILITIES = dict.fromkeys(
+    ["check_estimator_sparse_array", "check_estimator_sparse_matrix", "check_decision_proba_consistency"],
+    "predict_proba has one column per label; the check brings one class per row",
+)
 
 
 @pytest.mark.skipif(
@@ -58,6 +62,8 @@ def test_scikit_learns_checks_pass_but_for_those_listed_with_a_reason(method):
         expected = WITHOUT_SCORES
     else:  # PD-Sparse keeps no weight on data as small as the check's
         expected = EXPECTED if method == "pd-sparse" else WITH_SCORES
+    if hasattr(model, "predict_proba"):
+        expected = expected | PROBABILITIES
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = estimator_checks.check_estimator(model, on_fail=None, on_skip=None)
