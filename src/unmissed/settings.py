@@ -39,6 +39,7 @@ class Settings:
     dense_labels : a feature gets a dense line if more than 1 in 16 labels of a chunk use it
     int8_range : int8 covers weights up to this multiple of a label's root mean square weight
     candidate_capacity : candidates per row of the quantized scan, plus 4 k
+    scan_sums : sums of the quantized scan per thread; more rows per task read the weights less often
     table_bytes : upper bound of the table and counts per feature and chunk, in bytes
     top_columns : maximum number of columns of a tree's first levels, which are scored in one pass
     dense_columns : a feature is dense if more than 1 in 4 columns of the first levels use it
@@ -77,6 +78,7 @@ class Settings:
     dense_labels: int = 16
     int8_range: int = 4
     candidate_capacity: int = 64
+    scan_sums: int = 2**24
     table_bytes: int = 20
     top_columns: int = 2048
     dense_columns: int = 4

@@ -10,7 +10,6 @@ from tests.runs.corpora import small_corpus
 from unmissed import FastXML, PfastreXML, PfastXML
 from unmissed.errors import InputError
 from unmissed.features import scale_rows
-from unmissed.models.instance_trees import growth
 from unmissed.models.instance_trees.voting import find_leaf
 from unmissed.propensity import Constant, Jain
 from unmissed.settings import SETTINGS
@@ -111,7 +110,7 @@ def test_the_batch_size_does_not_change_the_ranking(forests, monkeypatch):
 
 def leaves_of(model, X):
     """The leaf of each row in each tree, by the kernel that prediction uses: (n_trees, n_rows)."""
-    X = model._checked(X).toarray()
+    X = model._checked(X).csr.toarray()
     return np.array([[find_leaf(*tree[:5], x) for x in X] for tree in model.traversal_arrays_])
 
 
@@ -145,7 +144,7 @@ def test_every_training_row_reaches_the_leaf_that_it_was_trained_in(seed, cls, s
     Y = np.hstack([np.eye(n_rows), rng.random((n_rows, 6)) < 0.3])
     X, Y = sp.csr_matrix(X, dtype=np.float32), sp.csr_matrix(Y, dtype=np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "SMALL", small)
+        patch.setattr(SETTINGS, "small_node", small)
         model = cls(n_trees=3, max_leaf=3, leaf_labels=1000, C=C, normalize=normalize, n_jobs=1).fit(X, Y)
     for tree, leaves in zip(model.trees_, leaves_of(model, X), strict=True):
         trained_in = np.full(Y.shape[1], -1)

@@ -16,9 +16,9 @@ from tests.models.linear.problems import dense_weights, make_problem, naive_obje
 from unmissed.errors import InputError
 from unmissed.models import PWDiSMEC
 from unmissed.models.linear.design import LabelBlock
-from unmissed.models.linear.dismec import quantized_rows
 from unmissed.models.linear.dismec.solver import SquaredHinge
 from unmissed.numerics.workspace import workspace
+from unmissed.settings import SETTINGS
 
 KINDS = {"regularized": True, "free": "free", "none": False}
 EXACT = SquaredHinge(tol=1e-5, prune=0.0)
@@ -29,7 +29,7 @@ def frequent(request):
     """Run all tests with rare features stored apart, too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param is not None:
-            patch.setattr(quantized_rows, "FREQUENT", request.param)
+            patch.setattr(SETTINGS, "frequent_features", request.param)
         yield request.param
 
 

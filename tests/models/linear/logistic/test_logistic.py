@@ -13,7 +13,8 @@ from unmissed import LogisticOVR
 from unmissed.errors import InputError
 from unmissed.losses.margin import logistic_curvature, logistic_derivative, logistic_value
 from unmissed.models.linear.design import LabelBlock
-from unmissed.models.linear.logistic.solver import Logistic, minimize_model, softplus
+from unmissed.models.linear.logistic.kernels import minimize_model, softplus
+from unmissed.models.linear.logistic.solver import Logistic
 from unmissed.numerics.float64_sums import dot
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.transpose import interleave, separate

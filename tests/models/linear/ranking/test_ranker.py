@@ -73,9 +73,9 @@ def naive(X, shards, k):
 def test_the_scan_returns_the_exact_top_k_bit_for_bit(seed, n_labels, k, alike, reach):
     shards, X = draw(seed, n_labels, alike)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranker_module, "_CHUNK_LABELS", 2 * TILE)
-        patch.setattr(ranker_module, "_MAX_SUMS", 4 * TILE)
-        patch.setattr(ranker_module, "_INT8_RANGE", reach)
+        patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
+        patch.setattr(SETTINGS, "scan_sums", 4 * TILE)
+        patch.setattr(SETTINGS, "int8_range", reach)
         ranking = QuantizedScan(shards, N_FEATURES).rank(X, k, 1)
     expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels[:, : expected.k], expected.labels)

@@ -33,7 +33,6 @@ from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
 _MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
-_MAX_SUMS = 2**24  # sums per thread; more rows per task read the weights less often
 _PER_CANDIDATE = 6  # 32-bit numbers
 _MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
 
@@ -123,7 +122,7 @@ class QuantizedScan:
 
 def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
     """Return the number of rows per task: equal parts for all threads, as few parts as memory permits."""
-    most = max(_MAX_SUMS // max(width, 1), 1)
+    most = max(SETTINGS.scan_sums // max(width, 1), 1)
     n_parts = n_jobs * -(-n_rows // (n_jobs * most))
     return max(-(-n_rows // max(n_parts, 1)), min(_MIN_ROWS_PER_THREAD, most))
 
