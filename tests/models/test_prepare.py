@@ -15,12 +15,12 @@ from tests.models.test_contract import TRAIN, assert_same_ranking, every_method,
 from unmissed import DiSMEC
 from unmissed.errors import NotFittedError
 from unmissed.execution import Once
-from unmissed.models.linear.ranking import exact_scores
+from unmissed.settings import SETTINGS
 
 ROWS = sp.vstack([TRAIN.X] * 3, format="csr")[:300]
 THREADS = 8
 
-assert ROWS.shape[0] > exact_scores.MAX_DIRECT_ROWS
+assert ROWS.shape[0] > SETTINGS.direct_rows
 
 
 @pytest.fixture(scope="module")

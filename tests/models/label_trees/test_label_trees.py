@@ -106,7 +106,7 @@ def test_parabel_halves_and_bonsai_does_not_balance(parabel, bonsai):
 @pytest.mark.parametrize("kind", ["parabel", "bonsai"])
 def test_the_beam_search_equals_the_reference_implementation(kind, request):
     model = request.getfixturevalue(kind)
-    X = model._checked(TEST.X)
+    X = model._checked(TEST.X).csr
     ranking = model.rank(TEST.X, 7)
     for row in range(0, X.shape[0], 5):
         labels, scores = naive_rank(model.trees_, X[row].toarray().ravel().astype(float), model.beam, 7)

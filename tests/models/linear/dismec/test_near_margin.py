@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.models.linear.problems import make_problem
 from unmissed.models.linear.design import lay_out
-from unmissed.models.linear.dismec import quantized_rows
 from unmissed.models.linear.dismec.near_margin import error_bounds, list_near, quantize_rows
 from unmissed.models.linear.dismec.passes import MAX_PER_LABEL, Passes
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
@@ -148,7 +147,7 @@ def _labels(design, n, scale=1.0):
         positives = np.sort(rng.choice(design.n_samples, 4, replace=False)).astype(np.int32)
         w = (rng.standard_normal(design.n_features) / scale).astype(np.float32)
         theirs = [design.indices[design.indptr[row] : design.indptr[row + 1]] for row in positives]
-        others = np.setdiff1d(np.arange(quantized_rows.FREQUENT, design.n_features), np.concatenate(theirs))
+        others = np.setdiff1d(np.arange(SETTINGS.frequent_features, design.n_features), np.concatenate(theirs))
         w[others] = -np.abs(w[others])
         labels.append(Label(positives, w, np.float32(rng.normal(-1, 0.1))))
     return labels
@@ -208,7 +207,9 @@ def test_approximate_passes_give_the_same_bits_in_lanes_and_per_label(scale, n_s
         assert share == pytest.approx(1 if n_samples == 120 else 1024 / 3000)
         if scale != 1:
             continue
-        label.w[quantized_rows.FREQUENT :] = np.maximum(label.w[quantized_rows.FREQUENT :], 0)  # others are left out
+        label.w[SETTINGS.frequent_features :] = np.maximum(
+            label.w[SETTINGS.frequent_features :], 0
+        )  # others are left out
         over, close = _reference_violations(design, label), 1e-3 * float(1 + np.linalg.norm(label.w))
         last = over[n_samples - round(share * n_samples) :]
         assert (

@@ -143,11 +143,11 @@ def test_candidates_beyond_the_capacity_are_scored_at_once(monkeypatch):
 def test_a_ranker_builds_the_scan_for_many_rows_and_gives_the_same_bits():
     shards, X = draw(4, 3 * TILE, alike=False)
     ranker = Ranker(shards, N_FEATURES)
-    few = exact_scores.MAX_DIRECT_ROWS // X.shape[0]
+    few = SETTINGS.direct_rows // X.shape[0]
     before = [ranker.rank(sp.csr_matrix(sp.vstack([X] * few)), 5, 1) for _ in range(3)]
     assert ranker.scan.peek() is None, "few rows are scored directly, however often"
     many = sp.csr_matrix(sp.vstack([X] * (few + 1)))
-    assert many.shape[0] > exact_scores.MAX_DIRECT_ROWS
+    assert many.shape[0] > SETTINGS.direct_rows
     after = ranker.rank(many, 5, 2)
     scan = ranker.scan.peek()
     assert scan is not None
@@ -260,12 +260,10 @@ def test_a_packed_entry_holds_a_label_and_its_weight(label, weight):
 @pytest.mark.parametrize("width", [TILE, 4160, 2**25])
 def test_threads_share_rows_evenly_within_their_memory(n_rows, width, n_jobs):
     size = ranker_module._rows_at_a_time(n_rows, width, n_jobs)
-    assert 1 <= size <= max(ranker_module._MAX_SUMS // width, 1)
+    assert 1 <= size <= max(SETTINGS.scan_sums // width, 1)
     n_pieces = -(-n_rows // size)
     if size > ranker_module._MIN_ROWS_PER_THREAD:
         assert n_pieces % n_jobs == 0, "no thread waits for the others"
-        assert (n_pieces // n_jobs - 1) * n_jobs * ranker_module._MAX_SUMS < n_rows * width, (
-            "no more rounds than needed"
-        )
+        assert (n_pieces // n_jobs - 1) * n_jobs * SETTINGS.scan_sums < n_rows * width, "no more rounds than needed"
     else:
         assert width > TILE or n_rows <= n_jobs * ranker_module._MIN_ROWS_PER_THREAD
