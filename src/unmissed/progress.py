@@ -10,5 +10,12 @@ class Progress(Protocol):
         """Report that `done` of `total` units of work are completed."""
 
 
+def describe(progress: Progress, text: str) -> None:
+    """Show what is being done next to the progress, if the callback has a method `describe`."""
+    show = getattr(progress, "describe", None)
+    if show is not None:
+        show(text)
+
+
 def silent(done: int, total: int | None) -> None:
     """Ignore progress; the default of every `progress` parameter."""

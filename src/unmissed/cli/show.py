@@ -59,7 +59,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 def progress_bar(description: str) -> Iterator[Progress]:
     """Yield a progress callback: a bar after two seconds of work, or log lines if standard error is no terminal."""
     if not sys.stderr.isatty():
-        yield _log_lines(description)
+        yield _LogLines(description)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -73,40 +73,62 @@ def progress_bar(description: str) -> Iterator[Progress]:
         console=Console(stderr=True),
         transient=True,
     )
-    task = bar.add_task(description, total=None)
-    begin = time.monotonic()
-    started = False
-
-    def report(done: int, total: int | None) -> None:
-        nonlocal started
-        if not started and time.monotonic() - begin > PATIENCE:
-            bar.start()
-            started = True
-        bar.update(task, completed=done, total=total)
-
+    shown = _Bar(bar, bar.add_task(description, total=None))
     try:
-        yield report
+        yield shown
     finally:
-        if started:
+        if shown.started:
             bar.stop()
 
 
-def _log_lines(description: str) -> Progress:
-    """Return a progress callback that prints a line every 30 seconds, with the remaining time at the current rate."""
-    begin = since = last = time.monotonic()
+class _Bar:
+    """A progress callback that updates a bar, which appears after two seconds."""
 
-    def report(done: int, total: int | None) -> None:
-        nonlocal since, last
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar, self._task = bar, task
+        self._begin = time.monotonic()
+        self.started = False
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report progress."""
+        self._start()
+        self._bar.update(self._task, completed=done, total=total)
+
+    def describe(self, text: str) -> None:
+        """Replace the description."""
+        self._start()
+        self._bar.update(self._task, description=text)
+
+    def _start(self) -> None:
+        if not self.started and time.monotonic() - self._begin > PATIENCE:
+            self._bar.start()
+            self.started = True
+
+
+class _LogLines:
+    """A progress callback that prints a line every 30 seconds, with the remaining time at the current rate."""
+
+    def __init__(self, description: str) -> None:
+        self._description = description
+        self._begin = self._since = self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report progress."""
         now = time.monotonic()
-        since = since if done else now
-        if now - last < PAUSE:
+        self._since = self._since if done else now
+        if now - self._last < PAUSE:
             return
-        last = now
+        self._last = now
         share = f" of {total:,} ({100 * done / total:.0f} %)" if total else ""
-        rest = f", about {_span((now - since) * (total - done) / done)} to go" if total and done else ""
-        say(f"{description}: {done:,}{share} after {_span(now - begin)}{rest}", err=True)
+        rest = f", about {_span((now - self._since) * (total - done) / done)} to go" if total and done else ""
+        say(f"{self._description}: {done:,}{share} after {_span(now - self._begin)}{rest}", err=True)
 
-    return report
+    def describe(self, text: str) -> None:
+        """Print what is being done, if the last line is old enough."""
+        now = time.monotonic()
+        if now - self._last >= PAUSE:
+            self._last = now
+            say(text, err=True)
 
 
 def _span(seconds: float) -> str:

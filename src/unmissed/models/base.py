@@ -98,6 +98,8 @@ class Model(Estimator, ABC):
     """Parameters that change the training time but not the result; a run's recipe leaves them out."""
     baseline_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters of the simpler method that this one extends, such as no weighting; the baseline of `choose`."""
+    preferred_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that `choose` takes unless others are likely better; by default the model's own."""
     fast_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
@@ -147,6 +149,8 @@ class Model(Estimator, ABC):
         X, feature_names = open_features(X)
         Y, names = open_labels(Y)
         rows = adjust(self.check_rows(X, Y))
+        if self.risky_params():
+            import_module("unmissed.models.selection").warn_of_loss(self, rows)
         self.fit_rows(rows, work)
         if names is not None:
             self.classes_ = names
@@ -230,6 +234,10 @@ class Model(Estimator, ABC):
     def draw(self, label_name: Callable[[int], str], feature_name: Callable[[int], str]) -> str:
         """Return a text drawing of the model, with the names of labels and features."""
         self._cannot("be drawn; only label trees can")
+
+    def risky_params(self) -> tuple[str, ...]:
+        """Return the parameters whose values lose on some data; `fit` checks them against `baseline_params`."""
+        return ()
 
     def choice(self) -> dict[str, Any] | None:
         """Return the parameters chosen on held-out rows, as `Choice.to_json` writes them; None if none were chosen."""
