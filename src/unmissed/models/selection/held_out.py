@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from unmissed.propensity import FromTable, PropensityLike, as_propensity
 
 Indices = npt.NDArray[np.int64]
 _FEWEST = 200  # rows that a candidate is trained on, if there are as many
+_MOST_BUDGET = 100.0  # trainings that small data gets; all folds of the last candidates take less
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Sampling:
     Parameters
     ----------
     budget : cost of the search, in trainings on all rows
-    least_work : values of X times labels that may be trained in any case: small data gets more than `budget`
+    least_work : values of X times labels that may be trained in any case: small data gets more than `budget`, up to
+        100 trainings
     n_folds : folds of the rows; one is held out at a time
     most_held, most_fit, most_labels : largest numbers of held-out rows per fold, of training rows of a candidate and
         of labels; larger data is sampled. Sampling labels is worse than sampling rows: the top 5 of a quarter of the
@@ -86,7 +89,7 @@ class HeldOut:
     def budget(self) -> float:
         """The budget of a search, in trainings on all rows."""
         work = float(self.rows.X.nnz) * len(self.labels)
-        return max(self.sampling.budget, self.sampling.least_work / max(work, 1.0))
+        return max(self.sampling.budget, min(self.sampling.least_work / max(work, 1.0), _MOST_BUDGET))
 
     def part(self, cost: float) -> Part:
         """Return the part that a candidate takes for a cost in trainings on all rows.
@@ -107,20 +110,21 @@ class HeldOut:
         self._training.clear()
 
     def measure(self, model: Model, part: Part) -> Measured:
-        """Train an unfitted model on a part, and return its evaluation on the held-out rows."""
+        """Train an unfitted model on a part, and return its evaluation on the held-out rows of all folds."""
+        return join_folds([self.measure_fold(model, part.n_fit, fold) for fold in range(part.n_folds)])
+
+    def measure_fold(self, model: Model, n_fit: int, fold: int) -> Measured:
+        """Train an unfitted model outside of a fold, and return its evaluation on the fold."""
         known = model.get_params(deep=False)
         model = model.unfitted().set_params(**{name: one for name, one in model.fast_params.items() if name in known})
         if "propensity" in known:
             model.set_params(propensity=FromTable(self.p))
-        evaluations, seconds = [], 0.0
-        for fold in range(part.n_folds):
-            training, held = self._rows(fold, part.n_fit, bool(known.get("normalize", False))), self._held(fold)
-            begin = time.perf_counter()
-            fitted = model.unfitted().fit_rows(training)
-            seconds += time.perf_counter() - begin
-            ranking = fitted.rank(self.rows.X[held], self.goal.cuts[-1])
-            evaluations.append(evaluate(ranking, self.Y[held], 1 / self.p, self.goal.cuts))
-        return Measured(merge(evaluations), seconds)
+        training, held = self._rows(fold, n_fit, bool(known.get("normalize", False))), self._held(fold)
+        begin = time.perf_counter()
+        fitted = model.fit_rows(training)
+        seconds = time.perf_counter() - begin
+        ranking = fitted.rank(self.rows.X[held], self.goal.cuts[-1])
+        return Measured(evaluate(ranking, self.Y[held], 1 / self.p, self.goal.cuts), seconds)
 
     def _rows(self, fold: int, n_fit: int, normalize: bool) -> TrainingData:
         """Return training rows outside a fold; all candidates share them and what they cache."""
@@ -137,6 +141,11 @@ class HeldOut:
         return _sample(
             np.flatnonzero((self._fold == fold) & (np.diff(self.Y.indptr) > 0)), self.sampling.most_held, rng
         )
+
+
+def join_folds(measured: Sequence[Measured]) -> Measured:
+    """Return the evaluation of all folds together, and the sum of the seconds."""
+    return Measured(merge([one.evaluation for one in measured]), sum(one.seconds for one in measured))
 
 
 def _sample(values: Indices, most: int, rng: np.random.Generator) -> Indices:

@@ -11,15 +11,17 @@ from unmissed.errors import InputError
 from unmissed.metrics import Difference, Evaluation, compare
 from unmissed.models.base import Model
 from unmissed.models.selection.choice import CandidateResult, Choice, say_params
-from unmissed.models.selection.goal import Goal
+from unmissed.models.selection.goal import Goal, Lead
 from unmissed.models.selection.grids import Grid, Params, Tries
-from unmissed.models.selection.held_out import HeldOut, Measured, Part, Sampling
+from unmissed.models.selection.held_out import HeldOut, Measured, Part, Sampling, join_folds
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress, describe, silent
 
 LEAST_ROWS = 100
 """With fewer rows, held-out parts are too small to distinguish candidates."""
 _RESAMPLES = 1000
+_EARLY_RESAMPLES = 300  # before the last rung
+_LEAST_HELD = 2_500  # rows that a comparison of models holds out, if there are as many
 _FIXED_COST = 0.03  # of a training on few rows, in trainings on all rows: each label has its own cost
 _LEAST_SHARE = 0.15  # of the rows in the first rung; below it, a coarse grid is tried first
 _SHARES = (0.35, 0.3, 0.35)  # of the budget, per rung
@@ -47,6 +49,7 @@ class Comparison:
     held_out : the data
     baseline : index of the baseline
     progress : progress callback: rows trained on
+    other_verdict : the verdict on candidates that are allowed and not chosen
     """
 
     models: Sequence[Model]
@@ -54,38 +57,50 @@ class Comparison:
     held_out: HeldOut
     baseline: int
     progress: Progress = silent
+    other_verdict: str = "not likely better"
 
     def __post_init__(self) -> None:
         self.goal = self.held_out.goal
         self.results: dict[int, Trained] = {}
+        self._folds: dict[tuple[int, int, int], Measured] = {}
         self._begin = time.monotonic()
+        self._n_resamples = _RESAMPLES
 
     def run_rung(self, rung: int, of: int, alive: Sequence[int], part: Part, done: float, share: float) -> None:
         """Train and compare candidates on a part; `done` and `share` are fractions of the whole search."""
         self.held_out.begin()
+        self._n_resamples = _RESAMPLES if rung == of else _EARLY_RESAMPLES
         total = int(self.held_out.budget * self.held_out.rows.n_samples)
         order = [self.baseline, *(one for one in alive if one != self.baseline)]
         for position, at in enumerate(order):
             fraction = done + share * position / len(order)
             trying = f"rung {rung} of {of}: {say_params(self.params[at])} ({position + 1} of {len(order)})"
             describe(self.progress, trying + self._time_left(fraction))
-            measured = self.held_out.measure(self.models[at], part)
+            measured = join_folds([self._measure(at, part.n_fit, fold) for fold in range(part.n_folds)])
             if at == self.baseline:
-                reference = measured.evaluation
-            self.results[at] = Trained(rung, part, measured, self.gains(measured.evaluation, reference))
+                reference, gains = measured.evaluation, dict.fromkeys(self.goal.names, Difference(0.0, 0.0, 0.0, 0.5))
+            else:
+                gains = self.gains(measured.evaluation, reference)
+            self.results[at] = Trained(rung, part, measured, gains)
             self.progress(int(total * (done + share * (position + 1) / len(order))), total)
+
+    def _measure(self, at: int, n_fit: int, fold: int) -> Measured:
+        """Return the evaluation on a fold; a later rung on as many rows trains only on further folds."""
+        if (at, n_fit, fold) not in self._folds:
+            self._folds[at, n_fit, fold] = self.held_out.measure_fold(self.models[at], n_fit, fold)
+        return self._folds[at, n_fit, fold]
 
     def gains(self, first: Evaluation, second: Evaluation) -> dict[str, Difference]:
         """Return the paired differences of two candidates on the same rows."""
-        differences = compare(first, second, _RESAMPLES, self.goal.level)
+        differences = compare(first, second, self._n_resamples, self.goal.level)
         return {name: differences[name] for name in self.goal.names}
 
     def value(self, at: int) -> float:
         """Return the mean of the metrics to maximize, as a gain over the baseline in the same rung."""
         return self.goal.lead(self.results[at].gains).value
 
-    def lead(self, at: int, over: int) -> tuple[float, float]:
-        """Return the lead of a candidate over another of the same rung, and its standard error."""
+    def lead(self, at: int, over: int) -> Lead:
+        """Return the lead of a candidate over another of the same rung."""
         first, second = (self.results[one].measured.evaluation for one in (at, over))
         return self.goal.lead(self.gains(first, second))
 
@@ -97,8 +112,8 @@ class Comparison:
         ranked = sorted(alive, key=lambda at: (self.goal.shown_to_fall(self.results[at].gains), -self.value(at)))
         kept = ranked[:1]
         for at in ranked[1:most]:
-            value, error = self.lead(at, ranked[0])
-            if value + _BEHIND * error >= 0:
+            behind = self.lead(at, ranked[0])
+            if behind.value + _BEHIND * behind.error >= 0:
                 kept.append(at)
         return kept
 
@@ -110,7 +125,7 @@ class Comparison:
         """
         allowed = [at for at in alive if at == self.baseline or not self.goal.falls(self.results[at].gains)]
         start = preferred if preferred in allowed and self.value(preferred) > 0 else self.baseline
-        better = [at for at in allowed if at != start and self.goal.lead(self._against(at, start)).is_likely]
+        better = [at for at in allowed if at != start and self.lead(at, start).is_likely]
         return max([start, *better], key=self.value)
 
     def result(self, at: int, chosen: int, last_rung: int) -> CandidateResult:
@@ -130,11 +145,7 @@ class Comparison:
         if self.results[at].rung < last_rung:
             return f"dropped after rung {self.results[at].rung}"
         lower = self.goal.falls(self.results[at].gains)
-        return f"{lower[0]} is lower" if lower else "not likely better"
-
-    def _against(self, at: int, over: int) -> dict[str, Difference]:
-        first, second = (self.results[one].measured.evaluation for one in (at, over))
-        return self.gains(first, second)
+        return f"{lower[0]} is lower" if lower else self.other_verdict
 
     def _time_left(self, fraction: float) -> str:
         if fraction <= 0:
@@ -219,11 +230,13 @@ def compare_models(
     if rows.n_samples < LEAST_ROWS:
         raise InputError(f"there are {rows.n_samples} rows; comparing methods needs at least {LEAST_ROWS}")
     held_out = HeldOut(rows, goal, None, sampling or Sampling())
-    found = Comparison(list(models.values()), [{"method": name} for name in names], held_out, 0, progress)
+    found = Comparison(list(models.values()), [{"method": name} for name in names], held_out, 0, progress, "")
     every = range(len(names))
     for at in every:  # so that no time includes the compilation of kernels
         held_out.measure(models[names[at]], held_out.part(0))
-    found.run_rung(1, 1, every, held_out.part(1.0), 0.0, 1.0)
+    most = held_out.sampling.n_folds
+    n_folds = next((n for n in range(1, most) if held_out.n_held(n) >= _LEAST_HELD), most)
+    found.run_rung(1, 1, every, held_out.part(1.0)._replace(n_folds=n_folds), 0.0, 1.0)
     allowed = [at for at in every if at == 0 or not goal.falls(found.results[at].gains)]
     chosen = max(allowed, key=found.value)
     if fastest_within is not None:
