@@ -39,7 +39,9 @@ def tune(
     fastest_within: Annotated[
         float | None,
         typer.Option(
-            metavar="POINTS", help="With --methods: recommend the fastest training within so many points.", min=0
+            metavar="POINTS",
+            help="With --methods: recommend the fastest training within this distance of the best.",
+            min=0,
         ),
     ] = None,
     propensity: Annotated[str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = None,

@@ -102,6 +102,8 @@ class Model(Estimator, ABC):
     """Parameters that `choose` takes unless others are likely better; by default the model's own."""
     fast_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
+    row_exponents: ClassVar[Mapping[str, float]] = {}
+    """Parameters whose best value falls with the number of rows, as rows ** -exponent; for comparisons on few rows."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 

@@ -38,7 +38,7 @@ def draw_choice(choice: Mapping[str, Any]) -> Figure:
         panel.axhline(0, color=INK, lw=0.8)
         panel.set_ylabel(f"gain in {name}, points")
         dress(panel, "y")
-    ticks = dict(_places(choice["candidates"], axis))
+    ticks = dict(_positions(choice["candidates"], axis))
     if axis is not None and min(ticks) > 0:
         panels[-1].set_xscale("log")
     panels[-1].set_xticks(sorted(ticks), [ticks[at] for at in sorted(ticks)], rotation=0 if axis is not None else 30)
@@ -82,7 +82,7 @@ def _lines(candidates: Sequence[Mapping[str, Any]], axis: str | None) -> dict[st
     return lines
 
 
-def _places(candidates: Sequence[Mapping[str, Any]], axis: str | None) -> list[tuple[float, str]]:
+def _positions(candidates: Sequence[Mapping[str, Any]], axis: str | None) -> list[tuple[float, str]]:
     """Return the position of each candidate on the x axis, and the text of its tick."""
     if axis is None:
         return [(at, say_params(one["params"])) for at, one in enumerate(candidates)]
@@ -94,14 +94,14 @@ def _draw_line(
 ) -> None:
     values = [_points(one, name) for one in line]
     spread = [[value - low for value, low, _ in values], [high - value for value, _, high in values]]
-    at = [position for position, _ in _places(line, axis)]
+    at = [position for position, _ in _positions(line, axis)]
     width = 0 if axis is None else 1.1
     panel.errorbar(at, [value for value, _, _ in values], spread, color=color, label=label, lw=width, **_STYLE)
 
 
 def _mark(panel: Axes, choice: Mapping[str, Any], name: str, axis: str | None) -> None:
     """Draw a circle around the selected candidate."""
-    for (at, _), one in zip(_places(choice["candidates"], axis), choice["candidates"], strict=True):
+    for (at, _), one in zip(_positions(choice["candidates"], axis), choice["candidates"], strict=True):
         if one["params"] == choice["params"]:
             panel.plot(at, _points(one, name)[0], "o", ms=10, mfc="none", mec=INK, ls="none", label="selected")
 

@@ -82,7 +82,7 @@ def test_partitions_choose_the_same(auto, tmp_path):
 
 
 class Heard(list):
-    """A progress callback that keeps what it is told."""
+    """A progress callback that keeps all reports."""
 
     def __call__(self, done, total):
         self.append((done, total))

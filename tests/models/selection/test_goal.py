@@ -52,7 +52,6 @@ def test_of_several_metrics_the_mean_counts():
     assert lead.value == pytest.approx(0.01)
     assert lead.error == pytest.approx(0.015 / 1.96, rel=1e-3)
     assert Goal("PSP@5", "P@1").lead(gains).value == pytest.approx(0.03)
-    assert Goal("P@1,PSP@5").value({"P@1": 0.2, "PSP@5": 0.4}) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("name", ["PSP", "PSP@0", "coverage@5", "P@1 ", "macro F1@5"])

@@ -1,9 +1,12 @@
 """Which rows are trained on and which are held out."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from tests.models.selection.guesser import N_LABELS, Guesser, rows_of_two_labels
+from unmissed.execution import Piece
 from unmissed.models import DiSMEC
 from unmissed.models.selection import Goal, HeldOut, Sampling
 from unmissed.models.selection.held_out import Part
@@ -90,6 +93,23 @@ def test_candidates_are_trained_fast():
     fast = DiSMEC.fast_params
     assert fast["tol"] > DiSMEC().tol
     assert fast["block_size"] < DiSMEC().block_size
+
+
+class Scaled(Recorder):
+    """Has a parameter whose best value falls with the number of rows."""
+
+    row_exponents: ClassVar = {"tail": 0.5}
+
+    def _fit(self, rows, work):
+        type(self).seen.append(self.tail)
+        work.pieces.put(Piece("nothing"))
+
+
+def test_c_is_scaled_to_the_number_of_rows():
+    assert DiSMEC.row_exponents == {"C": 0.5}
+    Scaled.seen = []
+    HeldOut(ROWS, Goal()).measure(Scaled(tail=0.1), Part(750, 1))
+    assert Scaled.seen == [pytest.approx(0.2)]
 
 
 def test_folds_together_are_one_evaluation():

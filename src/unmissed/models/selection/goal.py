@@ -78,10 +78,6 @@ class Goal:
         """Return whether the interval of a metric is below 0."""
         return any(gains[name].high < 0 for name in self.names)
 
-    def value(self, figures: Mapping[str, float]) -> float:
-        """Return the mean of the metrics to maximize."""
-        return fmean(figures[name] for name in self.metric)
-
     def lead(self, gains: Gains) -> Lead:
         """Return the difference in the mean of the metrics to maximize.
 

@@ -37,7 +37,7 @@ class Sampling:
     seed : seed of the folds and of the samples
     """
 
-    budget: float = 2.2
+    budget: float = 1.8
     least_work: float = 1.2e9
     n_folds: int = 5
     most_held: int = 5_000
@@ -64,8 +64,9 @@ class Measured(NamedTuple):
 class HeldOut:
     """Folds of the rows; candidates train on rows of the other folds.
 
-    Propensities come from the label counts of all rows, so that sampling does not change costs and metrics. The
-    training rows of a small part are among those of every larger one.
+    Propensities come from the label counts of all rows, so that sampling does not change costs and metrics. On n of N
+    rows, C is multiplied by sqrt(N / n), because its best value falls with the number of rows (`Model.row_exponents`).
+    The training rows of a small part are among those of every larger one.
     """
 
     rows: TrainingData
@@ -119,6 +120,8 @@ class HeldOut:
         model = model.unfitted().set_params(**{name: one for name, one in model.fast_params.items() if name in known})
         if "propensity" in known:
             model.set_params(propensity=FromTable(self.p))
+        for name, exponent in model.row_exponents.items():
+            model.set_params(**{name: known[name] * (self.rows.n_samples / n_fit) ** exponent})
         training, held = self._rows(fold, n_fit, bool(known.get("normalize", False))), self._held(fold)
         begin = time.perf_counter()
         fitted = model.fit_rows(training)

@@ -176,7 +176,7 @@ def choose(
     tries : for each parameter the values to try
     goal : the metrics to maximize and those that must not drop
     sampling : the cost of the search and the sizes of the samples
-    progress : progress callback; if it can describe what is done, it is told each candidate and the time left
+    progress : progress callback: rows trained on; its method `describe`, if it has one, gets each candidate and the time left
     """
     goal, grid = goal or Goal(), Grid(model, tries)
     if rows.n_samples < LEAST_ROWS:
@@ -214,7 +214,7 @@ def compare_models(
     """Compare models on the same held-out rows and recommend one for a goal; the first one is the baseline.
 
     Of the models without a loss against the baseline, the one with the highest mean of the goal's metrics is
-    recommended; with `fastest_within`, the one with the shortest training of those that are at most so much lower.
+    recommended; with `fastest_within`, the one with the shortest training of those that are at most that much lower.
 
     Parameters
     ----------

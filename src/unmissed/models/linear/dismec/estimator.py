@@ -46,6 +46,7 @@ class DiSMEC(OneVsRest):
 
     baseline_params: ClassVar[Mapping[str, Any]] = {"C": 1.0}
     fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01, "block_size": LANES}  # small blocks use all threads
+    row_exponents: ClassVar[Mapping[str, float]] = {"C": 0.5}
     compile_params = ({"C": 1e6, "normalize": False, "fit_bias": "free"},)  # ill-conditioned: Newton's method
 
     def __init__(
