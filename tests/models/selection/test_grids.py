@@ -34,6 +34,8 @@ def test_a_coarse_grid_has_every_second_number_and_every_word():
     grid = Grid(PWDiSMEC(), default_tries(PWDiSMEC()))
     coarse = {(one["weighting"], one["C"]) for one in grid.coarse()}
     assert coarse == {(weighting, C) for weighting in CONVEX for C in (0.3, 1.0)}
+    middle = [(one["weighting"], one["C"]) for one in grid.coarse(middle=True)]
+    assert sorted(middle) == sorted([("none", 1.0), ("floored-tail", 0.3), *((one, 0.5) for one in CONVEX)])
     near = grid.neighbors({"weighting": "tail", "C": 0.3})
     assert near == [{"weighting": "tail", "C": 0.1}, {"weighting": "tail", "C": 0.5}]
     assert grid.neighbors({"weighting": "tail", "C": 3.0}) == [{"weighting": "tail", "C": 1.0}]

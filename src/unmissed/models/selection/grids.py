@@ -63,9 +63,16 @@ class Grid:
         combined = [dict(zip(self._axes, values, strict=True)) for values in product(*self._axes.values())]
         self.every = _distinct([self.baseline, self.preferred, *combined])
 
-    def coarse(self) -> list[Params]:
-        """Return every second value of the ordered parameters, in all combinations, and the two named candidates."""
-        thinned = [values[1::2] if self._is_ordered(name) else values for name, values in self._axes.items()]
+    def coarse(self, *, middle: bool = False) -> list[Params]:
+        """Return every second value of the ordered parameters, in all combinations, and the two named candidates.
+
+        With `middle`, only the middle value of each ordered parameter.
+        """
+        thinned = []
+        for name, values in self._axes.items():
+            half = len(values) // 2
+            some = slice(half, half + 1) if middle else slice(1, None, 2)
+            thinned.append(values[some] if self._is_ordered(name) else values)
         combined = [dict(zip(self._axes, values, strict=True)) for values in product(*thinned)]
         return _distinct([self.baseline, self.preferred, *combined])
 

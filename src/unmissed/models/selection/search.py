@@ -25,7 +25,7 @@ _LEAST_HELD = 2_500  # rows that a comparison of models holds out, if there are 
 _FIXED_COST = 0.03  # of a training on few rows, in trainings on all rows: each label has its own cost
 _LEAST_SHARE = 0.15  # of the rows in the first rung; below it, a coarse grid is tried first
 _SHARES = (0.35, 0.3, 0.35)  # of the budget, per rung
-_COARSE_SHARES = (0.4, 0.6)
+_COARSE_SHARES = (0.3, 0.7)
 _BEHIND = 2.0  # standard errors by which a candidate is clearly behind
 
 
@@ -166,7 +166,8 @@ def choose(
 
     Each rung trains the remaining candidates on more rows, or holds out more folds, and keeps at most a third of them.
     The baseline (`Model.baseline_params`) and the preferred candidate (`Model.preferred_params`) stay to the end.
-    A large grid on large data starts with every second value of numeric parameters and tries neighbors of the best.
+    A large grid on large data starts with every second value of numeric parameters, or with the middle one, and tries
+    neighbors of the best.
     The result does not depend on the number of threads.
 
     Parameters
@@ -176,7 +177,8 @@ def choose(
     tries : for each parameter the values to try
     goal : the metrics to maximize and those that must not drop
     sampling : the cost of the search and the sizes of the samples
-    progress : progress callback: rows trained on; its method `describe`, if it has one, gets each candidate and the time left
+    progress : progress callback: rows trained on; its method `describe`, if it has one, gets each
+        candidate and the time left
     """
     goal, grid = goal or Goal(), Grid(model, tries)
     if rows.n_samples < LEAST_ROWS:
@@ -184,8 +186,12 @@ def choose(
     held_out = HeldOut(rows, goal, getattr(model, "propensity", None), sampling or Sampling())
     params = grid.every
     budget = held_out.budget
-    is_coarse = _SHARES[0] * budget / len(params) < _LEAST_SHARE and len(grid.coarse()) < len(params)
-    alive = [params.index(one) for one in (grid.coarse() if is_coarse else params)]
+    first = next(
+        (some for some in (params, grid.coarse()) if _SHARES[0] * budget / len(some) >= _LEAST_SHARE),
+        grid.coarse(middle=True),
+    )
+    is_coarse = len(first) < len(params)
+    alive = [params.index(one) for one in first]
     shares = _COARSE_SHARES if is_coarse else _SHARES[: 1 if len(params) <= 3 else 2 if len(params) <= 9 else 3]
     shares = tuple(one / sum(shares) for one in shares)
     models = [model.unfitted().set_params(**one) for one in params]
@@ -195,7 +201,7 @@ def choose(
         part = held_out.part(share * budget / len(alive) - _FIXED_COST)
         found.run_rung(number + 1, len(shares), alive, part, sum(shares[:number]), share)
         if number + 1 < len(shares):
-            best = found.best_of(alive, 2 if is_coarse else -(-len(alive) // 3))
+            best = found.best_of(alive, 1 if is_coarse else -(-len(alive) // 3))
             near = [params.index(one) for one in grid.neighbors(params[best[0]])] if is_coarse else []
             alive = sorted(kept | {*best, *near})
     chosen = found.choose(alive, params.index(grid.preferred))
