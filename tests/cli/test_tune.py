@@ -69,6 +69,16 @@ def test_any_parameter_of_any_method_can_be_tried(data, capsys):
     assert tried == {(True, 8), (False, 8), (True, 256)}
 
 
+def test_the_printed_command_can_be_run(data, tmp_path, capsys):
+    words = ["tune", data, "--method", "dismec", "--try", "fit_bias=true", "--try", "normalize=false,true", "--jobs", 1]
+    command = said(capsys, *words).splitlines()[-1].split()
+    assert command[:3] == ["unmissed", "train", "dismec"]
+    assert "--fit-bias true" in " ".join(command)
+    said(capsys, *(tmp_path / "run" if word == "DIR" else word for word in command[1:]))
+    recipe = open_run(tmp_path / "run").recipe
+    assert recipe.params["normalize"] is ("--normalize" in command)
+
+
 def test_methods_are_compared_and_one_is_recommended(data, capsys):
     words = ["tune", data, "--methods", "popularity,parabel,dismec", "--metric", "P@1", "--keep", "PSP@5", "--jobs", 1]
     found = json.loads(said(capsys, *words, "--json"))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.methods import flag_of
+from unmissed.cli.methods import option_words
 from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, report_choice
 from unmissed.errors import InputError
@@ -117,7 +117,7 @@ def tune(
     if written:
         show.say(f"{out}: {', '.join(path.name for path in written)}")
     chosen = dict(selected.params)
-    words = ["unmissed", "train", chosen.pop("method", method), data, "--run", "DIR", *given_words(reading, text)]
-    words += [word for name, value in chosen.items() for word in (flag_of(name), str(value))]
+    best = chosen.pop("method", method)
+    words = ["unmissed", "train", best, data, "--run", "DIR", *given_words(reading, text), *option_words(best, chosen)]
     words += [] if propensity is None else ["--propensity", propensity]
     show.say(shlex.join(words))
