@@ -61,8 +61,8 @@ def tune(
 
     All combinations of the values are candidates: by default all weightings with multiples of C (or of l1 or penalty).
     They are trained in rungs on more and more rows, and at most a third of them goes on. A candidate is allowed if no
-    metric falls against the baseline (for pw-dismec C = 1 without weighting): its interval reaches -0.1 points, and
-    the loss is at most half a point. The best allowed one is selected. `train METHOD --tuned` trains with it.
+    metric falls against the baseline (for pw-dismec C = 1 without weighting): its interval reaches 0, and the loss is
+    at most half a point. The best allowed one is selected. `train METHOD --tuned` trains with it.
 
     --methods compares methods on the same rows; the baseline is dismec or else the first.
 

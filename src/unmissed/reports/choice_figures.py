@@ -45,7 +45,7 @@ def draw_choice(choice: Mapping[str, Any]) -> Figure:
     panels[-1].minorticks_off()
     panels[-1].set_xlabel(axis or "")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return figure
 
 

@@ -32,9 +32,8 @@ class Lead(NamedTuple):
 class Goal:
     """The metrics to maximize, and further metrics that must not drop.
 
-    A candidate is allowed if no metric of the goal falls against the baseline: each paired interval reaches
-    -`tolerance` and no loss is above `margin`. Of the allowed candidates the one with the highest mean of `metric` is
-    best.
+    A candidate is allowed if no metric of the goal falls against the baseline: each paired interval reaches 0 and no
+    loss is above `margin`. Of the allowed candidates the one with the highest mean of `metric` is best.
 
     Parameters
     ----------
@@ -42,14 +41,12 @@ class Goal:
     keep : further metrics that must not drop
     level : level of the bootstrap intervals
     margin : largest accepted loss, as a fraction
-    tolerance : a loss that may be shown, as a fraction; with many held-out rows even tiny ones are
     """
 
     metric: str | Sequence[str] = ("P@1", "P@5", "PSP@5")
     keep: str | Sequence[str] = ()
     level: float = 0.95
     margin: float = 0.005
-    tolerance: float = 0.001
 
     def __post_init__(self) -> None:
         for field in ("metric", "keep"):
@@ -75,15 +72,11 @@ class Goal:
 
     def falls(self, gains: Gains) -> list[str]:
         """Return the metrics that are shown to fall, or that fall by more than the margin."""
-        return [
-            name
-            for name in self.names
-            if not (gains[name].high >= -self.tolerance and gains[name].value >= -self.margin)
-        ]
+        return [name for name in self.names if not (gains[name].high >= 0 and gains[name].value >= -self.margin)]
 
     def shown_to_fall(self, gains: Gains) -> bool:
         """Return whether the interval of a metric is below 0."""
-        return any(gains[name].high < -self.tolerance for name in self.names)
+        return any(gains[name].high < 0 for name in self.names)
 
     def lead(self, gains: Gains) -> Lead:
         """Return the difference in the mean of the metrics to maximize.

@@ -166,8 +166,8 @@ def choose(
 
     Each rung trains the remaining candidates on more rows, or holds out more folds, and keeps at most a third of them.
     The baseline (`Model.baseline_params`) and the preferred candidate (`Model.preferred_params`) stay to the end.
-    A large grid on large data starts with every second value of numeric parameters, or with the middle one, and tries
-    neighbors of the best.
+    A large grid on large data starts with every second value of numeric parameters and goes on with neighbors of the
+    best; on the largest data it tries only the middle value and the neighbors of the preferred candidate.
     The result does not depend on the number of threads.
 
     Parameters
@@ -191,6 +191,7 @@ def choose(
         grid.coarse(middle=True),
     )
     is_coarse = len(first) < len(params)
+    is_middle = is_coarse and first == grid.coarse(middle=True)
     alive = [params.index(one) for one in first]
     shares = _COARSE_SHARES if is_coarse else _SHARES[: 1 if len(params) <= 3 else 2 if len(params) <= 9 else 3]
     shares = tuple(one / sum(shares) for one in shares)
@@ -201,9 +202,11 @@ def choose(
         part = held_out.part(share * budget / len(alive) - _FIXED_COST)
         found.run_rung(number + 1, len(shares), alive, part, sum(shares[:number]), share)
         if number + 1 < len(shares):
-            best = found.best_of(alive, 1 if is_coarse else -(-len(alive) // 3))
-            near = [params.index(one) for one in grid.neighbors(params[best[0]])] if is_coarse else []
-            alive = sorted(kept | {*best, *near})
+            best = found.best_of(alive, 2 if is_coarse else -(-len(alive) // 3))
+            near = {params.index(one) for one in grid.neighbors(params[best[0]])} if is_coarse else set()
+            if is_middle:  # no budget for candidates that were not tried yet
+                near = {at for at in alive if params[at] in grid.neighbors(grid.preferred)}
+            alive = sorted(kept | {*best} | near)
     chosen = found.choose(alive, params.index(grid.preferred))
     results = [found.result(at, chosen, len(shares)) for at in sorted(found.results)]
     return Choice(goal, params[chosen], grid.baseline, results, len(held_out.labels))
