@@ -4,7 +4,7 @@
     python -m benchmarks.embeddings overlap DATA [--sets bibtex ...] [--rows 5000] [--cache DIR]
     python -m benchmarks.embeddings search [--sizes 6000 45000]
 
-quality trains each method with the settings below, which `benchmarks.choose` found on a held-out tenth of the training
+quality trains each method with the settings below, found by a grid search on a held-out tenth of the training
 rows, and prints figures of the test rows, time (of the clock, and of all threads together) and rows ranked per second
 of a thread; then, per figure, the difference to DiSMEC with its paired interval of 95 %. `--keep` keeps rankings, so
 that a second call goes on. overlap prints which share of the 25 rows nearest in an embedding are among the nearest by

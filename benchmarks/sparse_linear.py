@@ -6,7 +6,7 @@
 `labels` trains the same labels with ProXML's solver and with LIBLINEAR -s 5 on one thread: processor time, loading
 excluded (LIBLINEAR's problem, our layout of X), and the summed objective in float64. `models` trains models on all
 labels with all cores and prints test metrics, wall seconds, weights and the bytes of the saved model, with the
-settings that benchmarks.choose chose (SETTINGS). `--linear-svc` adds the wall seconds of scikit-learn's one-vs-rest
+settings of a search on held-out rows (SETTINGS). `--linear-svc` adds the wall seconds of scikit-learn's one-vs-rest
 LinearSVC, a process per core.
 """
 

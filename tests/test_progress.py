@@ -16,7 +16,7 @@ def clock(monkeypatch):
 
 def test_lines_are_rare_and_tell_what_is_left(clock):
     lines = []
-    report = progress.progress_lines("DiSMEC", "labels", lines.append, pause=1.0)
+    report = progress.ProgressLines("DiSMEC", "labels", lines.append, pause=1.0)
     report(0, 4000)
     for done in (10, 20):
         clock[0] += 0.6
@@ -31,7 +31,7 @@ def test_lines_are_rare_and_tell_what_is_left(clock):
 
 def test_work_of_unknown_size_is_counted(clock):
     lines = []
-    report = progress.progress_lines("reading", "", lines.append, pause=1.0)
+    report = progress.ProgressLines("reading", "", lines.append, pause=1.0)
     clock[0] += 2
     report(1234, None)
     assert lines == ["reading: 1,234 after 2 s"]

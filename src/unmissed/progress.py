@@ -13,14 +13,19 @@ class Progress(Protocol):
         """Report that `done` of `total` units of work are completed."""
 
 
+def describe(progress: Progress, text: str) -> None:
+    """Show what is being done next to the progress, if the callback has a method `describe`."""
+    show = getattr(progress, "describe", None)
+    if show is not None:
+        show(text)
+
+
 def silent(done: int, total: int | None) -> None:
     """Ignore progress; the default of every `progress` parameter."""
 
 
-def progress_lines(
-    description: str, unit: str, write: Callable[[str], None], *, pause: float, last: bool = False
-) -> Progress:
-    """Return a progress callback that writes a line with the remaining time at the current rate.
+class ProgressLines:
+    """A progress callback that writes a line with the remaining time at the current rate.
 
     Parameters
     ----------
@@ -30,22 +35,34 @@ def progress_lines(
     pause : seconds between two lines
     last : whether the end of the work is always reported
     """
-    begin = since = latest = time.monotonic()
-    ended = not last
 
-    def report(done: int, total: int | None) -> None:
-        nonlocal since, latest, ended
-        now = time.monotonic()
-        since = since if done else now
-        ends = not ended and done == total
-        if now - latest < pause and not ends:
+    def __init__(
+        self, description: str, unit: str, write: Callable[[str], None], *, pause: float, last: bool = False
+    ) -> None:
+        self._description, self._unit, self._write, self._pause = description, unit, write, pause
+        self._begin = self._since = self._latest = time.monotonic()
+        self._ended = not last
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report progress."""
+        now, unit = time.monotonic(), self._unit
+        self._since = self._since if done else now
+        ends = not self._ended and done == total
+        if now - self._latest < self._pause and not ends:
             return
-        latest, ended = now, ended or ends
+        self._latest, self._ended = now, self._ended or ends
         share = f" of {total:,}{' ' * bool(unit)}{unit} ({100 * done / total:.0f} %)" if total else ""
-        rest = f", about {_span((now - since) * (total - done) / done)} to go" if total and 0 < done < total else ""
-        write(f"{description}: {done:,}{share} after {_span(now - begin)}{rest}")
+        rest = (
+            f", about {_span((now - self._since) * (total - done) / done)} to go" if total and 0 < done < total else ""
+        )
+        self._write(f"{self._description}: {done:,}{share} after {_span(now - self._begin)}{rest}")
 
-    return report
+    def describe(self, text: str) -> None:
+        """Write what is being done, if the last line is old enough."""
+        now = time.monotonic()
+        if now - self._latest >= self._pause:
+            self._latest = now
+            self._write(text)
 
 
 def print_progress(description: str, unit: str) -> Progress:
@@ -55,7 +72,7 @@ def print_progress(description: str, unit: str) -> Progress:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
-    return progress_lines(description, unit, write, pause=1.0, last=True)
+    return ProgressLines(description, unit, write, pause=1.0, last=True)
 
 
 def _span(seconds: float) -> str:

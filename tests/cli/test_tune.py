@@ -1,4 +1,4 @@
-"""`unmissed tune`, `train --weighting auto`, and the warning about a default that loses."""
+"""`unmissed tune`, `train --tuned`, `train --weighting auto`, and the warning about a weighting that loses."""
 
 import json
 
@@ -8,7 +8,6 @@ from tests.cli.speaking import refused, said
 from tests.runs.corpora import small_corpus
 from unmissed.cli.app import run
 from unmissed.data import write_xmc
-from unmissed.reports.choice_tables import choice_sentence, choice_table, warning_sentence
 from unmissed.runs import open_run
 
 
@@ -37,56 +36,82 @@ def heard(capsys, *words):
 
 
 def test_it_shows_what_it_tried_and_how_to_train_with_what_it_chose(data, losing, capsys):
-    words = ["tune", data, *losing, "--try", "weighting=none,tail", "--try", "C=1,3", "--metric", "PSP@3", "--jobs", 1]
-    output = " ".join(said(capsys, *words).split())
+    words = ["tune", data, *losing, "--try", "weighting=none,tail", "--try", "C=1,3", "--metric", "PSP@3", "--keep"]
+    output = " ".join(said(capsys, *words, "P@1", "--jobs", 1).split())
     assert "weighting none, C 1" in output
     assert "weighting tail, C 1" in output
-    assert "P@1 is lower" in output
-    assert "Selected: weighting none, C " in output
-    assert f"unmissed train pw-dismec {data} --run DIR --weighting none --C " in output
+    assert "PSP@3" in output
+    assert "Selected: weighting " in output
+    assert f"unmissed train pw-dismec {data} --run DIR --weighting " in output
     assert output.endswith(" ".join(losing))
 
 
-def test_it_speaks_json(data, losing, capsys):
-    found = json.loads(said(capsys, "tune", data, *losing, "--try", "weighting=none,tail", "--jobs", 1, "--json"))
-    assert found["params"] == {"weighting": "none"}
-    assert [trial["params"]["weighting"] for trial in found["trials"]] == ["none", "tail"]
-    assert found["trials"][1]["gains"]["P@1"]["high"] < 0
-    assert (found["metric"], found["keep"], found["rows_held_out"]) == ("PSP@5", "P@1", 600)
+def test_it_speaks_json_and_writes_what_it_found(data, losing, tmp_path, capsys):
+    words = ["tune", data, *losing, "--try", "weighting=none,tail", "--try", "C=1", "--jobs", 1, "--json"]
+    found = json.loads(said(capsys, *words, "--out", tmp_path / "out"))
+    tail = next(one for one in found["candidates"] if one["params"] == {"weighting": "tail", "C": 1.0})
+    assert tail["gains"]["P@1"]["high"] < 0
+    assert found["params"] != tail["params"]
+    assert (found["metric"], found["keep"]) == (["P@1", "P@5", "PSP@5"], [])
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "figure.svg",
+        "results.json",
+        "table.csv",
+        "table.md",
+    ]
 
 
 def test_any_parameter_of_any_method_can_be_tried(data, capsys):
-    words = [
-        "tune",
-        data,
-        "--method",
-        "dismec",
-        "--try",
-        "fit_bias=false",
-        "--try",
-        "block_size=8",
-        "--jobs",
-        1,
-        "--json",
-    ]
-    found = json.loads(said(capsys, *words))
-    assert [trial["params"]["fit_bias"] for trial in found["trials"]][:2] == [True, False]
-    assert {trial["params"]["block_size"] for trial in found["trials"]} == {256, 8}
+    words = ["tune", data, "--method", "dismec", "--try", "fit_bias=true,false", "--try", "block_size=8", "--jobs", 1]
+    found = json.loads(said(capsys, *words, "--json"))
+    tried = {(one["params"]["fit_bias"], one["params"]["block_size"]) for one in found["candidates"]}
+    assert tried == {(True, 8), (False, 8), (True, 256)}
+
+
+def test_the_printed_command_can_be_run(data, tmp_path, capsys):
+    words = ["tune", data, "--method", "dismec", "--try", "fit_bias=true", "--try", "normalize=false,true", "--jobs", 1]
+    command = said(capsys, *words).splitlines()[-1].split()
+    assert command[:3] == ["unmissed", "train", "dismec"]
+    assert "--fit-bias true" in " ".join(command)
+    said(capsys, *(tmp_path / "run" if word == "DIR" else word for word in command[1:]))
+    recipe = open_run(tmp_path / "run").recipe
+    assert recipe.params["normalize"] is ("--normalize" in command)
+
+
+def test_methods_are_compared_and_one_is_recommended(data, capsys):
+    words = ["tune", data, "--methods", "popularity,parabel,dismec", "--metric", "P@1", "--keep", "PSP@5", "--jobs", 1]
+    found = json.loads(said(capsys, *words, "--json"))
+    assert [one["params"]["method"] for one in found["candidates"]] == ["dismec", "popularity", "parabel"]
+    assert found["baseline"] == {"method": "dismec"}
+    popularity = found["candidates"][1]
+    assert popularity["verdict"] == "P@1 is lower"
+    assert found["params"]["method"] in ("dismec", "parabel")
+    assert all(one["seconds"] > 0 for one in found["candidates"])
+    output = said(capsys, *words, "--fastest-within", 100)
+    assert f"unmissed train {found['params']['method']}" in output or "unmissed train" in output
+    assert "seconds" in output
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--method", "popularity"], "popularity has neither weightings nor C"),
+        (["--method", "popularity"], "popularity has no values to try by default"),
         (
             ["--try", "depth=1,2"],
             "--try depth=1,2: expected NAME=VALUE,VALUE with a parameter of pw-dismec: weighting, C",
         ),
         (["--try", "C"], "--try C: expected"),
         (["--try", "C=much"], "C must be a number above 0; got 'much'"),
+        (["--try", "weighting=auto,tail"], "auto is a search itself"),
         (["--try", "block_size=1.5"], "block_size must be an integer from 1 to 65536; got 1.5"),
         (["--try", "propensity=jain"], "expected NAME=VALUE"),
         (["--metric", "PSP"], "a figure is a metric and a cut-off, such as P@1 or PSP@5; got 'PSP'"),
+        (["--keep", "P@0"], "P@0"),
+        (["--methods", "dismec"], "at least two methods"),
+        (["--methods", "dismec,diskmec"], "unknown method 'diskmec'"),
+        (["--methods", "dismec,parabel", "--try", "C=1,2"], "leave out --try"),
+        (["--fastest-within", "1"], "--fastest-within needs --methods"),
     ],
 )
 def test_nonsense_is_one_line(words, line, data, capsys):
@@ -96,73 +121,53 @@ def test_nonsense_is_one_line(words, line, data, capsys):
 def test_auto_says_what_it_chose_and_inspect_remembers(data, losing, tmp_path, capsys):
     words = ["train", "pw-dismec", data, "--run", tmp_path / "run", "--weighting", "auto", *losing, "--jobs", 1]
     output = said(capsys, *words)
-    chosen = open_run(tmp_path / "run").model.weighting_
-    assert f"Selected: weighting {chosen}" in output
+    model = open_run(tmp_path / "run").model
+    assert f"Selected: weighting {model.weighting_}, C {model.C_:g}" in output
     assert "weighting tail" in output
     assert "20 labels trained" in output
-    assert chosen in said(capsys, "inspect", tmp_path / "run")
+    shown = said(capsys, "inspect", tmp_path / "run")
+    assert model.weighting_ in shown
+    assert "C chosen" in shown
     metadata = json.loads(said(capsys, *words, "--json"))
-    assert metadata["choice"]["params"] == {"weighting": chosen}
+    assert metadata["choice"]["params"] == {"weighting": model.weighting_, "C": model.C_}
 
 
-def test_the_default_warns_with_figures_when_it_loses(data, losing, tmp_path, capsys):
-    words = ["train", "pw-dismec", data, *losing, "--jobs", 1]
+def test_tuned_trains_with_what_tune_finds_and_resumes_without_a_search(data, tmp_path, capsys, monkeypatch):
+    words = ["train", "dismec", data, "--run", tmp_path / "run", "--tuned", "--jobs", 1]
+    found = json.loads(said(capsys, "tune", data, "--method", "dismec", "--jobs", 1, "--json"))
+    output = said(capsys, *words)
+    assert f"Selected: C {found['params']['C']:g}" in output
+    assert open_run(tmp_path / "run").recipe.params["C"] == found["params"]["C"]
+    monkeypatch.setattr("unmissed.runs.tuning.tune", lambda *_, **__: pytest.fail("searched again"))
+    assert "all trained already" in said(capsys, *words)
+
+
+def test_a_parameter_that_is_given_is_not_tuned(data, losing, tmp_path, capsys):
+    words = ["train", "pw-dismec", data, "--run", tmp_path / "run", "--tuned", "--C", 7, *losing, "--jobs", 1]
+    output = said(capsys, *words)
+    assert "Selected: weighting " in output
+    assert open_run(tmp_path / "run").recipe.params["C"] == 7.0
+    assert "popularity has no values to try" in refused(
+        capsys, "train", "popularity", data, "--run", tmp_path / "other", "--tuned"
+    )
+
+
+def test_a_weighting_that_loses_is_reported_with_figures(data, losing, tmp_path, capsys):
+    words = ["train", "pw-dismec", data, "--weighting", "tail", *losing, "--jobs", 1]
     heard_first = heard(capsys, *words, "--run", tmp_path / "a")
     assert "warning: weighting tail is worse than weighting none on " in heard_first.err
     assert "P@1 " in heard_first.err
     assert "--weighting auto" in heard_first.err
-    for more in (["--no-check"], ["--weighting", "tail"], ["--weighting", "none"]):
+    assert "--no-check" in heard_first.err
+    for more in (["--no-check"], ["--weighting", "floored-tail"], ["--weighting", "none"]):
         position = tmp_path / "-".join(more)
         assert "warning" not in heard(capsys, *words, *more, "--run", position).err
     again = heard(capsys, *words, "--run", tmp_path / "a")
     assert "warning" not in again.err  # said when it was begun
     assert "all trained already" in again.out
-    assert open_run(tmp_path / "a").recipe.params["weighting"] == "tail"
 
 
 def test_little_data_is_not_checked(losing, tmp_path, capsys):
     write_xmc(small_corpus(n_labels=20, n_train=300)[0], tmp_path / "train.txt")
-    words = ["train", "pw-dismec", tmp_path / "train.txt", "--run", tmp_path / "run", *losing, "--jobs", 1]
-    assert heard(capsys, *words).err == ""
-
-
-def a_choice(gain=0.02, cost=-0.001):
-    def difference(value):
-        return {"value": value, "low": value - 0.01, "high": value + 0.01, "ahead": 0.5}
-
-    trials = [
-        {"params": {"w": "none"}, "figures": {"PSP@5": 0.3, "P@1": 0.6}, "gains": {}, "verdict": "baseline"},
-        {
-            "params": {"w": "tail"},
-            "figures": {"PSP@5": 0.3 + gain, "P@1": 0.6 + cost},
-            "gains": {"PSP@5": difference(gain), "P@1": difference(cost)},
-            "verdict": "chosen",
-        },
-    ]
-    sizes = {"rows_held_out": 1000, "rows_trained_on": 4000, "labels": 20}
-    return {"metric": "PSP@5", "keep": "P@1", "level": 0.95, "params": {"w": "tail"}, **sizes, "trials": trials}
-
-
-def test_the_table_has_figures_gains_and_verdicts():
-    table = choice_table(a_choice())
-    assert table.columns == ["candidate", "PSP@5", "gain", "P@1", "gain", ""]
-    assert table.rows[0] == ["w none", "30.00", "", "60.00", "", "baseline"]
-    assert table.rows[1] == ["w tail", "32.00", "+2.00 [+1.00, +3.00]", "59.90", "-0.10 [-1.10, +0.90]", "chosen"]
-
-
-def test_the_sentence_says_what_the_choice_gains_and_costs():
-    choice = a_choice()
-    assert choice_sentence(choice) == "Selected: w tail; PSP@5 +2.00 [+1.00, +3.00], P@1 -0.10 [-1.10, +0.90]."
-    plain = {**choice, "params": {"w": "none"}}
-    assert choice_sentence(plain) == "Selected: w none; no candidate is likely to raise PSP@5 without a drop in P@1."
-    assert "too few rows" in choice_sentence({**choice, "trials": []})
-
-
-def test_the_warning_is_for_a_loss_that_is_sure():
-    assert warning_sentence(a_choice(cost=-0.005)) is None
-    assert warning_sentence({**a_choice(), "trials": []}) is None
-    said_of = warning_sentence(a_choice(cost=-0.02))
-    assert said_of == (
-        "w tail is worse than w none on 1,000 held-out rows: P@1 58.00 vs. 60.00 (-2.00 [-3.00, -1.00]), "
-        "PSP@5 32.00 vs. 30.00 (+2.00 [+1.00, +3.00])"
-    )
+    words = ["train", "pw-dismec", tmp_path / "train.txt", "--run", tmp_path / "run", "--weighting", "tail", *losing]
+    assert heard(capsys, *words, "--jobs", 1).err == ""

@@ -9,7 +9,7 @@ import unmissed.numerics.csr
 from tests.runs.corpora import PARAMS, small_corpus, write_texts
 from unmissed.data import load, open_store, write_store
 from unmissed.models import DiSMEC, Popularity
-from unmissed.models.model_selection import Sampling
+from unmissed.models.selection import Sampling
 from unmissed.runs import train
 from unmissed.runs.compare.comparison import Comparison, compare
 from unmissed.runs.compare.method_specs import read_method_specs

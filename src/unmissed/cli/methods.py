@@ -76,6 +76,19 @@ def flag_of(name: str) -> str:
     return FLAGS.get(name, "--" + name.replace("_", "-")).partition("/")[0]
 
 
+def option_words(method: str, params: dict[str, Any]) -> list[str]:
+    """Return parameters of a method as command-line arguments."""
+    from unmissed.models.parameters import parameters_of
+    from unmissed.models.registry import find_model
+
+    flags = {one.name for one in parameters_of(find_model(method)) if one.annotation is bool}
+    words = []
+    for name, value in params.items():
+        flag = flag_of(name)
+        words += [flag if value else f"--no-{flag[2:]}"] if name in flags else [flag, _word(value)]
+    return words
+
+
 def _option(parameter: "Parameter") -> inspect.Parameter:
     """Return a parameter as a command-line option: type, displayed default and help."""
     name = parameter.name.replace("_", "-")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from unmissed.cli.terminal_text import HIDDEN, escape_control
-from unmissed.progress import Progress, progress_lines
+from unmissed.progress import Progress, ProgressLines
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 PATIENCE = 2.0  # seconds before a progress bar appears
@@ -61,7 +61,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 def progress_bar(description: str) -> Iterator[Progress]:
     """Yield a progress callback: a bar after two seconds of work, or lines if it is no terminal or shows a log."""
     if not sys.stderr.isatty() or logging.getLogger("unmissed").isEnabledFor(logging.INFO):
-        yield progress_lines(description, "", partial(say, err=True), pause=PAUSE)
+        yield ProgressLines(description, "", partial(say, err=True), pause=PAUSE)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -75,21 +75,11 @@ def progress_bar(description: str) -> Iterator[Progress]:
         console=Console(stderr=True),
         transient=True,
     )
-    task = bar.add_task(description, total=None)
-    begin = time.monotonic()
-    started = False
-
-    def report(done: int, total: int | None) -> None:
-        nonlocal started
-        if not started and time.monotonic() - begin > PATIENCE:
-            bar.start()
-            started = True
-        bar.update(task, completed=done, total=total)
-
+    shown = _Bar(bar, bar.add_task(description, total=None))
     try:
-        yield report
+        yield shown
     finally:
-        if started:
+        if shown.started:
             bar.stop()
 
 
@@ -98,6 +88,30 @@ class _LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         say(self.format(record), err=True)
+
+
+class _Bar:
+    """A progress callback that updates a bar, which appears after two seconds."""
+
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar, self._task = bar, task
+        self._begin = time.monotonic()
+        self.started = False
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report progress."""
+        self._start()
+        self._bar.update(self._task, completed=done, total=total)
+
+    def describe(self, text: str) -> None:
+        """Replace the description."""
+        self._start()
+        self._bar.update(self._task, description=text)
+
+    def _start(self) -> None:
+        if not self.started and time.monotonic() - self._begin > PATIENCE:
+            self._bar.start()
+            self.started = True
 
 
 @contextmanager

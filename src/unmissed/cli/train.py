@@ -14,8 +14,6 @@ from unmissed.data.readers.registry import SOURCES
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from unmissed.data import Dataset
     from unmissed.execution import Partition, Unfinished
     from unmissed.models import Model
@@ -44,9 +42,13 @@ def train_method(
     run: Annotated[
         Path | None, typer.Option("--run", metavar="DIR", help="The folder of the run, new or unfinished. Required.")
     ] = None,
+    tuned: Annotated[
+        bool,
+        typer.Option("--tuned", help="Select parameters on held-out rows first, as `unmissed tune` does by default."),
+    ] = False,
     check: Annotated[
         bool,
-        typer.Option("--check/--no-check", help="Warn if the baseline parameters are better on held-out rows."),
+        typer.Option("--check/--no-check", help="Warn if a weighting loses P@1 on held-out rows."),
     ] = True,
     partition: Annotated[
         str | None,
@@ -75,6 +77,8 @@ def train_method(
 
     Example: unmissed train METHOD posts.csv --text-column body --labels-column tags --run posts
 
+    Example: unmissed train METHOD train.jsonl --run laws --tuned
+
     Example: unmissed train METHOD store --run laws --partition 3/16 --for 50m
 
     Example: unmissed train METHOD train.txt.gz --run plain
@@ -92,8 +96,9 @@ def train_method(
     try:
         with show.stoppable(lambda: kept_of(run)):
             dataset = load_training_set(data, text, reading)
-            baseline = model.baseline_params
-            if check and baseline and tasks.is_all and not _given(ctx, baseline) and RunFolder(run).is_new():
+            if tuned:
+                model.set_params(**_tune(method, dataset, _given(ctx, params), run, json))
+            if check and tasks.is_all and RunFolder(run).is_new():
                 _warn_of_loss(model, dataset)
             bar = show.progress_bar(f"training {model.unit}")
             with bar as progress, cluster.executor() as executor:
@@ -104,23 +109,36 @@ def train_method(
     report_run(trained, json)
 
 
-def _given(ctx: typer.Context, names: "Iterable[str]") -> bool:
-    """Return whether one of these parameters was set on the command line."""
-    sources = [ctx.get_parameter_source(name) for name in names]
-    return any(source is not None and source.name != "DEFAULT" for source in sources)
+def _given(ctx: typer.Context, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters that were set on the command line."""
+    sources = {name: ctx.get_parameter_source(name) for name in params}
+    return {name: params[name] for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+
+
+def _tune(method: str, dataset: "Dataset", given: dict[str, Any], run: Path, json: bool) -> dict[str, Any]:
+    """Return the selected parameters; those of the run if its training has begun."""
+    from unmissed.runs.run_folder import RunFolder
+    from unmissed.runs.tuning import tune
+
+    folder = RunFolder(run)
+    if not folder.is_new():
+        return {name: value for name, value in folder.read().recipe.constructor_params().items() if name not in given}
+    with show.progress_bar("selecting parameters") as progress:
+        found = tune(method, dataset, given, progress=progress)
+    if not json:
+        report_choice(found.to_json())
+    return found.params
 
 
 def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:
-    """Warn with held-out figures if the method's defaults are worse than its baseline parameters."""
-    from unmissed.reports.choice_tables import warning_sentence
-    from unmissed.runs.tuning import look
+    """Warn with held-out figures if the model's weighting loses against plain costs."""
+    from unmissed.models.selection import find_loss
 
-    with show.progress_bar("checking held-out rows") as progress:
-        found = look(model, dataset, progress)
-    sentence = None if found is None else warning_sentence(found.to_json())
-    if found is not None and sentence is not None:
-        flags = " or ".join(f"{flag_of(name)} auto" for name in found.params)
-        show.say(f"warning: {sentence}; {flags} selects a value without such a loss", err=True)
+    if model.risky_params():
+        found = find_loss(model, model.check_rows(dataset.X, dataset.Y))
+        if found is not None:
+            flags = " or ".join(f"{flag_of(name)} auto" for name in found.params)
+            show.warn(f"{found}; {flags} selects values without such a loss, --no-check turns this check off")
 
 
 class _TrainCommands(MethodCommands):
@@ -295,6 +313,6 @@ def report_choice(choice: dict[str, Any]) -> None:
     """Print the candidates and the selected parameters."""
     from unmissed.reports.choice_tables import choice_sentence, choice_table
 
-    if choice["trials"]:
+    if choice["candidates"]:
         show.print_table(*choice_table(choice))
     show.say(choice_sentence(choice))

@@ -1,14 +1,16 @@
-"""`unmissed tune`: select the weighting, C or other parameters on held-out rows."""
+"""`unmissed tune`: select parameters of a method, or a method, on held-out rows."""
 
 import shlex
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.methods import flag_of
+from unmissed.cli.methods import option_words
 from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, report_choice
+from unmissed.errors import InputError
 from unmissed.models.registry import DEFAULT, method_with_role
 
 
@@ -20,52 +22,106 @@ def tune(
     method: Annotated[str, typer.Option(help="The method to tune.", autocompletion=list_methods)] = method_with_role(
         DEFAULT
     ),
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME", help="Compare methods with their defaults instead, and recommend one."),
+    ] = None,
     metric: Annotated[
-        str, typer.Option(help="The metric to maximize, at a cut-off: any metric of `unmissed evaluate`.")
-    ] = "PSP@5",
-    keep: Annotated[str, typer.Option(help="The metric that must not drop significantly below the baseline.")] = "P@1",
+        str,
+        typer.Option(
+            metavar="METRIC,METRIC",
+            help="The metrics to maximize, any of `unmissed evaluate` at a cut-off; of several, their mean.",
+        ),
+    ] = "P@1,P@5,PSP@5",
+    keep: Annotated[
+        str | None, typer.Option(metavar="METRIC,METRIC", help="Further metrics that must not drop.")
+    ] = None,
     tries: Annotated[
         list[str] | None,
-        typer.Option("--try", metavar="NAME=VALUE,VALUE", help="Candidates instead of weightings and C; repeatable."),
+        typer.Option("--try", metavar="NAME=VALUE,VALUE", help="Values to try instead of the defaults; repeatable."),
+    ] = None,
+    fastest_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="With --methods: recommend the fastest training within this distance of the best.",
+            min=0,
+        ),
     ] = None,
     propensity: Annotated[str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = None,
-    rows: Annotated[int, typer.Option(help="Maximum number of training rows.", min=100)] = 20_000,
-    labels: Annotated[int, typer.Option(help="Maximum number of labels.", min=2)] = 50_000,
+    budget: Annotated[
+        float | None, typer.Option(help="Cost of the search in plain trainings. Small data takes more.", min=0.1)
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Maximum number of training rows of a candidate.", min=100)] = None,
+    labels: Annotated[int | None, typer.Option(help="Maximum number of labels.", min=2)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and the samples.", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A folder for results.json, table.md, table.csv and figure.svg.")
+    ] = None,
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:
     """Select a method's parameters on held-out training rows, and report the gains and losses.
 
-    Parameters are tuned one after the other, each with the best values of the earlier ones. A candidate is accepted if
-    --metric is higher than the baseline's in at least 80 % of the bootstrap resamples, and if the loss in --keep is
-    neither significant (its interval includes 0) nor above half a point. The best accepted candidate is selected, or
-    else the baseline (for pw-dismec: weighting none). `train pw-dismec --weighting auto` selects only the weighting.
+    All combinations of the values are candidates: by default all weightings with multiples of C (or of l1 or penalty).
+    They are trained in rungs on more and more rows, and at most a third of them goes on. A candidate is allowed if no
+    metric falls against the baseline (for pw-dismec C = 1 without weighting): its interval reaches 0, and the loss is
+    at most half a point. The best allowed one is selected. `train METHOD --tuned` trains with it.
 
-    Example: unmissed tune train.jsonl --metric PSP@5 --keep P@1
+    --methods compares methods on the same rows; the baseline is dismec or else the first.
+
+    Example: unmissed tune train.jsonl --metric PSP@5 --keep P@1 --out tuned
 
     Example: unmissed tune train.txt --method parabel --try n_trees=1,3 --try C=0.3,1,3
+
+    Example: unmissed tune train.txt --methods dismec,pw-dismec,parabel,fastxml --metric P@1 --fastest-within 1
     """
-    from unmissed.models.model_selection import Goal, Sampling
+    from unmissed.models.selection import Goal, Sampling
     from unmissed.propensity import parse
-    from unmissed.runs.tuning import read_tries
+    from unmissed.runs.tuning import compare_methods, read_tries
     from unmissed.runs.tuning import tune as tune_method
 
-    goal = Goal(metric, keep)
+    goal = Goal(metric, keep or ())
     tried = read_tries(method, tries or [])
+    if methods is None and fastest_within is not None:
+        raise InputError("--fastest-within needs --methods")
+    if methods is not None and tried:
+        raise InputError("--methods compares methods with their defaults; leave out --try")
     params: dict[str, Any] = {"propensity": parse(propensity)} if propensity is not None else {}
     if jobs is not None:
         params["n_jobs"] = jobs
-    sampling = Sampling(most_fit=rows, most_labels=labels, seed=seed)
+    sizes = {"budget": budget, "most_fit": rows, "most_labels": labels}
+    sampling = Sampling(**{name: value for name, value in sizes.items() if value is not None}, seed=seed)  # type: ignore[arg-type]
     with show.stoppable():
         dataset = load_training_set(data, text, reading)
-        with show.progress_bar("evaluating candidates") as progress:
-            selected = tune_method(method, dataset, params, tried, goal=goal, sampling=sampling, progress=progress)
+        with show.progress_bar("rows trained on") as progress:
+            if methods is None:
+                selected = tune_method(method, dataset, params, tried, goal=goal, sampling=sampling, progress=progress)
+            else:
+                within = None if fastest_within is None else fastest_within / 100
+                selected = compare_methods(
+                    methods.split(","),
+                    dataset,
+                    params,
+                    goal=goal,
+                    sampling=sampling,
+                    fastest_within=within,
+                    progress=progress,
+                )
+    found = {"data": data, **({"method": method} if methods is None else {}), **selected.to_json()}
+    written = []
+    if out is not None:
+        from unmissed.reports.choice_figures import write_choice
+
+        written = write_choice(found, out)
     if json:
-        show.print_json({"data": data, "method": method, **selected.to_json()})
+        show.print_json(found)
         return
-    report_choice(selected.to_json())
-    words = ["unmissed", "train", method, data, "--run", "DIR", *given_words(reading, text)]
-    words += [word for name, value in selected.params.items() for word in (flag_of(name), str(value))]
+    report_choice(found)
+    if written:
+        show.say(f"{out}: {', '.join(path.name for path in written)}")
+    chosen = dict(selected.params)
+    best = chosen.pop("method", method)
+    words = ["unmissed", "train", best, data, "--run", "DIR", *given_words(reading, text), *option_words(best, chosen)]
     words += [] if propensity is None else ["--propensity", propensity]
     show.say(shlex.join(words))

@@ -2,7 +2,7 @@
 
 Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
 ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
-`embeddings/` (LEML, SLEEC). `registry.py` names the methods, `model_selection.py` chooses parameters on held-out rows.
+`embeddings/` (LEML, SLEEC). `registry.py` names the methods, `selection/` chooses parameters on held-out rows.
 """
 
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from unmissed.models.ranges import IntegerRange, NumberRange
     from unmissed.models.registry import find_model, make_model, register
     from unmissed.models.scorers import scorer
+    from unmissed.models.selection.loss_check import WeightingWarning
     from unmissed.models.training_data import TrainingData
 
 _PUBLIC = {
@@ -54,6 +55,7 @@ _PUBLIC = {
     "TrainingData": "training_data",
     "SLEEC": "embeddings.sleec.estimator",
     "UncertifiedWarning": "base",
+    "WeightingWarning": "selection.loss_check",
     "find_model": "registry",
     "make_model": "registry",
     "register": "registry",
@@ -83,6 +85,7 @@ __all__ = [
     "ProXML",
     "TrainingData",
     "UncertifiedWarning",
+    "WeightingWarning",
     "find_model",
     "make_model",
     "register",

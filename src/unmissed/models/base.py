@@ -111,8 +111,12 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     """The unit of task sizes, for progress reports."""
     baseline_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters of the simpler method that this one extends, such as no weighting; the baseline of `choose`."""
+    preferred_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that `choose` takes unless others are likely better; by default the model's own."""
     fast_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
+    row_exponents: ClassVar[Mapping[str, float]] = {}
+    """Parameters whose best value falls with the number of rows, as rows ** -exponent; for comparisons on few rows."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 
@@ -184,6 +188,8 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     ) -> Self:
         """Validate the arguments of `fit` and train; `adjust` lets a subclass add to the validated rows."""
         rows = adjust(self.check_rows(X, Y))
+        if self.risky_params():
+            import_module("unmissed.models.selection").warn_of_loss(self, rows)
         work = Work() if work is None else work
         with work.reporting(*self._reports(verbose, progress)):
             self.fit_rows(rows, work)
@@ -282,6 +288,10 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def certificate(self) -> Certificate | None:
         """Return the duality gaps of the problems that training solved; None if the method has no certificate."""
         return None
+
+    def risky_params(self) -> tuple[str, ...]:
+        """Return the parameters whose values lose on some data; `fit` checks them against `baseline_params`."""
+        return ()
 
     def choice(self) -> dict[str, Any] | None:
         """Return the parameters chosen on held-out rows, as `Choice.to_json` writes them; None if none were chosen."""

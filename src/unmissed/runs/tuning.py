@@ -1,4 +1,4 @@
-"""Tuning: parameter selection on held-out rows, and a fast check of a method against its baseline parameters."""
+"""Tuning: parameters of a method, or a method, selected on held-out rows of a data set."""
 
 from __future__ import annotations
 
@@ -7,20 +7,10 @@ from typing import Any
 
 from unmissed.data import Dataset
 from unmissed.errors import InputError
-from unmissed.models.base import Model
-from unmissed.models.model_selection import QUICK, Choice, Goal, Sampling, choose
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import find_model, make_model
+from unmissed.models.registry import PLAIN, find_model, make_model, method_with_role
+from unmissed.models.selection import Choice, Goal, Sampling, choose, compare_models, default_tries
 from unmissed.progress import Progress, silent
-from unmissed.propensity.weighting import CONVEX
-
-TRIES: dict[str, tuple[Any, ...]] = {
-    "weighting": CONVEX,
-    "C": (0.1, 0.3, 1.0, 3.0, 10.0),
-}
-"""Default values to try, by parameter."""
-LEAST_ROWS = 500
-"""With fewer rows, `look` cannot detect a difference."""
 
 
 def tune(
@@ -40,35 +30,57 @@ def tune(
     method : a registered name
     dataset : the training rows; some of them are held out
     params : fixed parameters
-    tries : for each parameter the values to try, one parameter after the other; by default weightings and C, if the
-        method has them
-    goal : the metric to maximize and the one that must not drop: PSP@5 and P@1 by default
-    sampling : splits and sample sizes
-    progress : progress callback, called after each candidate
+    tries : for each parameter the values to try, in all combinations; by default weightings and multiples of C, l1 or
+        penalty, if the method has them
+    goal : the metrics to maximize and those that must not drop
+    sampling : the cost of the search and the sizes of the samples
+    progress : progress callback: rows trained on
     """
     model = make_model(method, params or {})
-    return choose(model, model.check_rows(dataset), tries or default_tries(method), goal, sampling, progress)
-
-
-def look(model: Model, dataset: Dataset, progress: Progress = silent) -> Choice | None:
-    """Compare a model with its baseline parameters on a few held-out rows; None if they are equal or rows too few."""
-    now = model.get_params(deep=False)
-    tries = {name: [now[name]] for name, value in model.baseline_params.items() if now[name] not in (value, "auto")}
-    if not tries or dataset.n_samples < LEAST_ROWS:
-        return None
-    return choose(model, model.check_rows(dataset), tries, sampling=QUICK, progress=progress)
-
-
-def default_tries(method: str) -> dict[str, list[Any]]:
-    """Return the default values to try for a method; raise if there are none."""
-    known = {one.name: one for one in parameters_of(find_model(method))}
-    tries = {name: [one for one in values if known[name].takes(one)] for name, values in TRIES.items() if name in known}
-    tries = {name: values for name, values in tries.items() if len(values) > 1}
     if not tries:
+        tries = {name: values for name, values in default_tries(model).items() if name not in (params or {})}
+    if not tries:
+        names = ", ".join(one.name for one in parameters_of(type(model)))
         raise InputError(
-            f"{method} has neither weightings nor C; pass --try NAME=VALUE,VALUE for one of {', '.join(known)}"
+            f"{method} has no values to try by default (weighting, C, l1, penalty)"
+            + (f"; pass --try NAME=VALUE,VALUE for one of {names}" if names else " and no other parameter")
         )
-    return tries
+    return choose(model, model.check_rows(dataset), tries, goal, sampling, progress)
+
+
+def compare_methods(
+    methods: Sequence[str],
+    dataset: Dataset,
+    params: Mapping[str, Any] | None = None,
+    *,
+    goal: Goal | None = None,
+    sampling: Sampling | None = None,
+    fastest_within: float | None = None,
+    progress: Progress = silent,
+) -> Choice:
+    """Compare methods with their default parameters on the same held-out rows, and recommend one for a goal.
+
+    The baseline is plain one-vs-rest if it is among the methods, else the first of them.
+
+    Parameters
+    ----------
+    methods : registered names
+    dataset : the training rows; some of them are held out
+    params : parameters of all methods that have them, such as `n_jobs` and `propensity`
+    goal : the metrics to maximize and those that must not drop
+    sampling : the sizes of the samples
+    fastest_within : recommend the fastest training whose metric is at most so much below the best, as a fraction
+    progress : progress callback: rows trained on
+    """
+    if len(set(methods)) < 2:
+        raise InputError("a comparison needs at least two methods, separated by commas: --methods dismec,parabel")
+    plain = method_with_role(PLAIN)
+    models = {}
+    for name in sorted(dict.fromkeys(methods), key=lambda name: name != plain):
+        known = find_model(name)._get_param_names()
+        models[name] = make_model(name, {one: value for one, value in (params or {}).items() if one in known})
+    rows = models[next(iter(models))].check_rows(dataset)
+    return compare_models(models, rows, goal, sampling, fastest_within, progress)
 
 
 def read_tries(method: str, words: Iterable[str]) -> dict[str, list[Any]]:
@@ -81,5 +93,7 @@ def read_tries(method: str, words: Iterable[str]) -> dict[str, list[Any]]:
             raise InputError(
                 f"--try {word}: expected NAME=VALUE,VALUE with a parameter of {method}: {', '.join(known)}"
             )
+        if "auto" in values.split(","):
+            raise InputError(f"--try {word}: auto is a search itself; name the values to try")
         tries[name] = [known[name].parse(value) for value in values.split(",")]
     return tries

@@ -29,17 +29,19 @@ from unmissed.models.parameters import (
     Tolerance,
 )
 from unmissed.models.training_data import TrainingData
-from unmissed.progress import Progress, silent
+from unmissed.numerics.simd import LANES
+from unmissed.progress import Progress, describe, silent
 from unmissed.propensity import Costs, WeightingName, as_propensity, costs
 from unmissed.propensity.weighting import CONVEX
 
-_CHOICE = "choice/weighting"
-CANDIDATES = CONVEX[1:]  # the baseline is "none"
+_CHOICE = "choice"
+_SAFE = ("none", "floored-tail", "auto")  # weightings that are not checked for a loss before training
 AutoWeighting = Annotated[
     WeightingName | Literal["auto"],
     Help(
-        f"{WEIGHTING}. The paper's tables use tail; auto keeps none unless another weighting is likely to "
-        "raise held-out PSP@5 without a significant drop in P@1"
+        f"{WEIGHTING}. The paper's tables use tail; auto selects the weighting and C together on held-out rows, "
+        "without a shown loss in P@1, P@5 or PSP@5 against C = 1 without weighting; it keeps a C that differs from the "
+        "default"
     ),
 ]
 
@@ -51,7 +53,9 @@ class DiSMEC(OneVsRest):
     relative duality gap of `tol`.
     """
 
-    fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01}
+    baseline_params: ClassVar[Mapping[str, Any]] = {"C": 1.0}
+    fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01, "block_size": LANES}  # small blocks use all threads
+    row_exponents: ClassVar[Mapping[str, float]] = {"C": 0.5}
     compile_params = ({"C": 1e6, "normalize": False, "fit_bias": "free"},)  # ill-conditioned: Newton's method
 
     def __init__(
@@ -99,7 +103,11 @@ class PWDiSMEC(DiSMEC):
     The less likely a label is to be observed, the more its observed positives cost.
     """
 
-    baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none"}
+    baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none", "C": 1.0}
+    preferred_params: ClassVar[Mapping[str, Any]] = {"weighting": "floored-tail", "C": 0.3}
+    weighting_: WeightingName
+    C_: float
+    choice_: dict[str, Any] | None
 
     def __init__(
         self,
@@ -137,23 +145,25 @@ class PWDiSMEC(DiSMEC):
         self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
         # every partition chooses for itself, with the same result, rather than wait for another
         own_work = work if work.partition.seconds == 0 else Work(work.pieces, work.executor)
-        choosing = WeightingSelection(rows, clone(self), lambda *_: work.tell(0))
-        for piece in own_work.map([WeightingTask()], choosing):
-            clone(self).set_params(weighting=_chosen(piece))._fit(rows, work)
+        for piece in own_work.map([SelectionTask()], Selection(rows, clone(self), _SelectionProgress(work))):
+            chosen = self._with(_chosen(piece))
+            describe(work.progress, f"training labels with weighting {chosen.weighting}, C {chosen.C:g}")
+            chosen._fit(rows, work)
 
     def _fit_labels(self, rows: TrainingData, work: Work) -> None:
         check_new_labels(self.propensity)
-        clone(self).set_params(weighting=self.weighting_)._train(rows, self.n_labels_, work)
+        self._with({"weighting": self.weighting_, "C": self.C_})._train(rows, self.n_labels_, work)
 
     def _open(self, pieces: Pieces) -> None:
-        weighting, choice = self.weighting, None
-        if weighting == "auto":
+        model, choice = self, None
+        if self.weighting == "auto":
             piece = pieces.get(_CHOICE)
             if piece is None:
                 raise InputError(f"the piece {_CHOICE} is missing; the run is damaged")
-            weighting, choice = _chosen(piece), dict(piece.metadata)
+            model, choice = self._with(_chosen(piece)), dict(piece.metadata)
         super()._open(pieces)
-        self.weighting_, self.choice_ = weighting, choice
+        assert model.weighting != "auto"
+        self.weighting_, self.C_, self.choice_ = model.weighting, float(model.C), choice
 
     def choice(self) -> dict[str, Any] | None:
         """Return the result of the selection by `weighting="auto"`; None for any other weighting."""
@@ -161,8 +171,18 @@ class PWDiSMEC(DiSMEC):
         return self.choice_
 
     def metadata(self) -> dict[str, Any]:
-        """Return the number of weights, and the selected weighting if it was selected automatically."""
-        return {**super().metadata(), **({} if self.choice_ is None else {"weighting chosen": self.weighting_})}
+        """Return the number of weights, and the weighting and C if they were selected automatically."""
+        chosen = {} if self.choice_ is None else {"weighting chosen": self.weighting_, "C chosen": self.C_}
+        return {**super().metadata(), **chosen}
+
+    def risky_params(self) -> tuple[str, ...]:
+        """Return the weighting, unless it is one that hardly ever loses against plain costs."""
+        return () if self.weighting in _SAFE else ("weighting",)
+
+    def _with(self, params: Mapping[str, Any]) -> PWDiSMEC:
+        """Return an unfitted model with other values of some parameters."""
+        model: PWDiSMEC = clone(self).set_params(**params)
+        return model
 
     def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
         return self._costs_of(self.weighting, label_counts, n_samples)
@@ -173,43 +193,62 @@ class PWDiSMEC(DiSMEC):
 
 
 @dataclass(frozen=True)
-class WeightingSelection:
-    """Shared state of the selection of a weighting: training data, unfitted model and progress callback."""
+class Selection:
+    """Shared state of the selection of a weighting and C: training data, unfitted model and progress callback."""
 
     rows: TrainingData
     model: PWDiSMEC
     progress: Progress = silent
 
-    def __call__(self) -> WeightingSelection:
+    def __call__(self) -> Selection:
         """Return itself; candidates share no other state."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WeightingSelection, (self.rows, self.model)  # the progress callback stays in this process
+        return Selection, (self.rows, self.model)  # the progress callback stays in this process
 
 
 @dataclass(frozen=True)
-class WeightingTask:
-    """Select the weighting on held-out rows."""
+class SelectionTask:
+    """Select the weighting and C on held-out rows."""
 
     key: str = _CHOICE
     size: int = 0
 
-    def run(self, shared: WeightingSelection) -> Piece:
-        """Train and compare the candidate weightings."""
-        from unmissed.models.model_selection import Sampling, choose
+    def run(self, shared: Selection) -> Piece:
+        """Train and compare the candidates."""
+        from unmissed.models.selection import Sampling, choose, default_tries
 
         model = shared.model
+        tries = default_tries(model)
+        if model.C != type(model)().C:
+            del tries["C"]
         sampling = Sampling(seed=model._seed)
-        found = choose(model, shared.rows, {"weighting": CANDIDATES}, sampling=sampling, progress=shared.progress)
+        found = choose(model, shared.rows, tries, sampling=sampling, progress=shared.progress)
         return Piece(self.key, metadata=found.to_json())
 
 
-def _chosen(piece: Piece) -> WeightingName:
-    """Return the selected weighting; raise if the piece has none."""
+@dataclass(frozen=True)
+class _SelectionProgress:
+    """Passes what a search does on to the progress of a training, which counts labels."""
+
+    work: Work
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report that the training goes on."""
+        self.work.tell(0)
+
+    def describe(self, text: str) -> None:
+        """Show the candidate that is being tried."""
+        describe(self.work.progress, text)
+
+
+def _chosen(piece: Piece) -> dict[str, Any]:
+    """Return the selected weighting, and C if it was searched; raise if the piece has no valid ones."""
     params = piece.metadata.get("params")
-    chosen = params.get("weighting") if isinstance(params, dict) else None
-    for name in CONVEX:
-        if name == chosen:
-            return name
-    raise piece.damaged("it has no valid weighting")
+    if not isinstance(params, dict) or params.get("weighting") not in CONVEX or not params.keys() <= {"weighting", "C"}:
+        raise piece.damaged("it has no valid weighting")
+    C = params.get("C", 1.0)
+    if isinstance(C, bool) or not isinstance(C, int | float) or not 0 < C < float("inf"):
+        raise piece.damaged("it has no valid C")
+    return params

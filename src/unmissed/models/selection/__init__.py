@@ -1,0 +1,26 @@
+"""Selection of parameters and of methods on held-out rows.
+
+`goal.py` says what is better, `held_out.py` trains and evaluates candidates, `search.py` tries a grid in rungs, and
+`loss_check.py` warns before a training with a weighting that loses.
+"""
+
+from unmissed.models.selection.choice import CandidateResult, Choice
+from unmissed.models.selection.goal import Goal
+from unmissed.models.selection.grids import default_tries
+from unmissed.models.selection.held_out import HeldOut, Sampling
+from unmissed.models.selection.loss_check import WeightingWarning, find_loss, warn_of_loss
+from unmissed.models.selection.search import choose, compare_models
+
+__all__ = [
+    "CandidateResult",
+    "Choice",
+    "Goal",
+    "HeldOut",
+    "Sampling",
+    "WeightingWarning",
+    "choose",
+    "compare_models",
+    "default_tries",
+    "find_loss",
+    "warn_of_loss",
+]

@@ -1,0 +1,161 @@
+"""HeldOut: trains candidates on part of the rows and evaluates them on rows that they did not see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from unmissed.metrics import Evaluation, evaluate, merge
+from unmissed.models.base import Model
+from unmissed.models.selection.goal import Goal
+from unmissed.models.training_data import TrainingData
+from unmissed.propensity import FromTable, PropensityLike, as_propensity
+
+Indices = npt.NDArray[np.int64]
+_FEWEST = 200  # rows that a candidate is trained on, if there are as many
+_MOST_BUDGET = 100.0  # trainings that small data gets; all folds of the last candidates take less
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much data and time a search takes.
+
+    Parameters
+    ----------
+    budget : cost of the search, in trainings on all rows
+    least_work : values of X times labels that may be trained in any case: small data gets more than `budget`, up to
+        100 trainings
+    n_folds : folds of the rows; one is held out at a time
+    most_held, most_fit, most_labels : largest numbers of held-out rows per fold, of training rows of a candidate and
+        of labels; larger data is sampled. Sampling labels is worse than sampling rows: the top 5 of a quarter of the
+        labels corresponds to the top 20 of all labels, where weightings hardly differ
+    seed : seed of the folds and of the samples
+    """
+
+    budget: float = 1.8
+    least_work: float = 1.2e9
+    n_folds: int = 5
+    most_held: int = 5_000
+    most_fit: int = 50_000
+    most_labels: int = 50_000
+    seed: int = 0
+
+
+class Part(NamedTuple):
+    """The size of a comparison: the number of training rows, and the number of folds that are held out in turn."""
+
+    n_fit: int
+    n_folds: int
+
+
+class Measured(NamedTuple):
+    """The evaluation of a candidate on held-out rows, and the seconds that its training took."""
+
+    evaluation: Evaluation
+    seconds: float
+
+
+@dataclass
+class HeldOut:
+    """Folds of the rows; candidates train on rows of the other folds.
+
+    Propensities come from the label counts of all rows, so that sampling does not change costs and metrics. On n of N
+    rows, C is multiplied by sqrt(N / n), because its best value falls with the number of rows (`Model.row_exponents`).
+    The training rows of a small part are among those of every larger one.
+    """
+
+    rows: TrainingData
+    goal: Goal
+    propensity: PropensityLike | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def __post_init__(self) -> None:
+        rows, chosen = self.rows, self.sampling
+        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.n_samples)
+        rng = np.random.default_rng(chosen.seed)
+        self.labels: Indices = _sample(np.arange(rows.n_labels), chosen.most_labels, rng)
+        self.p = p[self.labels]
+        self.Y = rows.Y if len(self.labels) == rows.n_labels else rows.Y[:, self.labels]
+        self._order = rng.permutation(rows.n_samples)
+        self._fold = np.empty(rows.n_samples, np.int64)
+        self._fold[self._order] = np.arange(rows.n_samples) % chosen.n_folds
+        self._training: dict[tuple[int, int, bool], TrainingData] = {}
+
+    @property
+    def budget(self) -> float:
+        """The budget of a search, in trainings on all rows."""
+        work = float(self.rows.X.csr.nnz) * len(self.labels)
+        return max(self.sampling.budget, min(self.sampling.least_work / max(work, 1.0), _MOST_BUDGET))
+
+    def part(self, cost: float) -> Part:
+        """Return the part that a candidate takes for a cost in trainings on all rows.
+
+        Up to a training on all other folds it holds out one fold; from there on it holds out several in turn.
+        """
+        n_rows = int(cost * self.rows.n_samples)
+        others = self.rows.n_samples - -(-self.rows.n_samples // self.sampling.n_folds)
+        n_folds = min(max(n_rows // others, 1), self.sampling.n_folds)
+        return Part(min(max(n_rows, _FEWEST), self.sampling.most_fit, others), n_folds)
+
+    def n_held(self, n_folds: int) -> int:
+        """Return the number of held-out rows of the first folds."""
+        return sum(len(self._held(fold)) for fold in range(n_folds))
+
+    def begin(self) -> None:
+        """Forget the training rows of earlier parts."""
+        self._training.clear()
+
+    def measure(self, model: Model, part: Part) -> Measured:
+        """Train an unfitted model on a part, and return its evaluation on the held-out rows of all folds."""
+        return join_folds([self.measure_fold(model, part.n_fit, fold) for fold in range(part.n_folds)])
+
+    def measure_fold(self, model: Model, n_fit: int, fold: int) -> Measured:
+        """Train an unfitted model outside of a fold, and return its evaluation on the fold."""
+        known = model.get_params(deep=False)
+        model = clone(model).set_params(**{name: one for name, one in model.fast_params.items() if name in known})
+        if "propensity" in known:
+            model.set_params(propensity=FromTable(self.p))
+        for name, exponent in model.row_exponents.items():
+            model.set_params(**{name: known[name] * (self.rows.n_samples / n_fit) ** exponent})
+        training, held = self._rows(fold, n_fit, bool(known.get("normalize", False))), self._held(fold)
+        begin = time.perf_counter()
+        fitted = model.fit_rows(training)
+        seconds = time.perf_counter() - begin
+        ranking = fitted.rank(self.rows.X[held], self.goal.cuts[-1])
+        counts = self.rows.label_counts[self.labels]
+        found = evaluate(
+            ranking, self.Y[held], 1 / self.p, self.goal.cuts, metrics=self.goal.metrics, train_counts=counts
+        )
+        return Measured(found, seconds)
+
+    def _rows(self, fold: int, n_fit: int, normalize: bool) -> TrainingData:
+        """Return training rows outside a fold; all candidates share them and what they cache."""
+        key = fold, n_fit, normalize
+        if key not in self._training:
+            chosen = np.sort(self._order[self._fold[self._order] != fold][:n_fit])
+            part = {"X": self.rows.X[chosen], "Y": self.Y[chosen]}
+            self._training[key] = replace(self.rows, **part, normalize=normalize, store=None)
+        return self._training[key]
+
+    def _held(self, fold: int) -> Indices:
+        """Return the held-out rows of a fold; rows without any of the sampled labels are left out."""
+        rng = np.random.default_rng([self.sampling.seed, fold])
+        return _sample(
+            np.flatnonzero((self._fold == fold) & (np.diff(self.Y.indptr) > 0)), self.sampling.most_held, rng
+        )
+
+
+def join_folds(measured: Sequence[Measured]) -> Measured:
+    """Return the evaluation of all folds together, and the sum of the seconds."""
+    return Measured(merge([one.evaluation for one in measured]), sum(one.seconds for one in measured))
+
+
+def _sample(values: Indices, most: int, rng: np.random.Generator) -> Indices:
+    """Return at most `most` of the values, sampled without replacement, in their order."""
+    return values if len(values) <= most else np.sort(rng.choice(values, most, replace=False))
