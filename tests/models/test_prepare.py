@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
 from tests.models.test_contract import TRAIN, assert_same_ranking, every_method, quick
 from unmissed import DiSMEC
-from unmissed.errors import NotFittedError
 from unmissed.execution import Once
 from unmissed.settings import SETTINGS
 
