@@ -24,6 +24,23 @@ def silent(done: int, total: int | None) -> None:
     """Ignore progress; the default of every `progress` parameter."""
 
 
+class AllProgress:
+    """A progress callback that calls several."""
+
+    def __init__(self, *callbacks: Progress) -> None:
+        self._callbacks = callbacks
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report progress to all callbacks."""
+        for callback in self._callbacks:
+            callback(done, total)
+
+    def describe(self, text: str) -> None:
+        """Describe the work to the callbacks that show it."""
+        for callback in self._callbacks:
+            describe(callback, text)
+
+
 class ProgressLines:
     """A progress callback that writes a line with the remaining time at the current rate.
 

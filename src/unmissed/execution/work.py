@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution.pieces import InMemory, OnDisk, Piece, Pieces
-from unmissed.progress import Progress, silent
+from unmissed.progress import AllProgress, Progress, silent
 from unmissed.settings import SETTINGS
 
 _logger = logging.getLogger(__name__)
@@ -207,12 +207,7 @@ class Work:
     def reporting(self, *callbacks: Progress) -> Iterator[None]:
         """Call further progress callbacks, after that of the constructor, while this context is open."""
         before = self.progress
-
-        def report(done: int, total: int | None) -> None:
-            for callback in (before, *callbacks):
-                callback(done, total)
-
-        self.progress = report
+        self.progress = AllProgress(before, *callbacks) if callbacks else before
         try:
             yield
         finally:

@@ -297,7 +297,7 @@ class Run:
             return rows
         if self.text is None:
             raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
-        return Features.check(self.text.transform(rows))
+        return Features(self.text.transform(rows))
 
     def label(self, name_or_number: str | int) -> int:
         """Return the index of a label, given by its name, title or number."""

@@ -51,4 +51,4 @@ def rows_of_two_labels(n=3000):
     second = rng.integers(N_LABELS, 2 * N_LABELS, n)
     indices = np.stack([first, second], axis=1).ravel()
     both = sp.csr_matrix((np.ones(2 * n, np.float32), indices, 2 * np.arange(n + 1)), shape=(n, 2 * N_LABELS))
-    return TrainingData(both, both)
+    return TrainingData.check(both, both)
