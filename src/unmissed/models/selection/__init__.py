@@ -8,7 +8,7 @@ from unmissed.models.selection.choice import CandidateResult, Choice
 from unmissed.models.selection.goal import Goal
 from unmissed.models.selection.grids import default_tries
 from unmissed.models.selection.held_out import HeldOut, Sampling
-from unmissed.models.selection.loss_check import WeightingWarning, find_loss, warn_of_loss
+from unmissed.models.selection.loss_check import find_loss, warn_of_loss
 from unmissed.models.selection.search import choose, compare_models
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Goal",
     "HeldOut",
     "Sampling",
-    "WeightingWarning",
     "choose",
     "compare_models",
     "default_tries",
