@@ -241,8 +241,9 @@ def draw_block(self, node):
 
 
 def skip_borrowed(app, what, name, obj, skip, options):
-    """Leave out the metadata methods that scikit-learn adds to every estimator."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+    """Leave out the methods that scikit-learn adds to every estimator; its own pages describe them."""
+    theirs = (getattr(obj, "__module__", None) or "").partition(".")[0] == "sklearn"
+    return True if theirs or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def setup(app):
