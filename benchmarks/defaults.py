@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.corpora import Corpus, load_corpus
 from unmissed.metrics import compare, evaluate
 from unmissed.metrics.evaluation import Evaluation
-from unmissed.models.registry import find_model, make_model
+from unmissed.models.method_registry import find_model, make_model
 from unmissed.propensity import FromTable, Jain
 from unmissed.propensity.weighting import CONVEX
 

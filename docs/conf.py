@@ -110,8 +110,8 @@ def list_methods(app, docname, source):
     """Fill the page on methods with a table of parameters per registered method, taken from the classes."""
     if docname != "methods":
         return
+    from unmissed.models.method_registry import METHODS, find_model
     from unmissed.models.parameters import parameters_of
-    from unmissed.models.registry import METHODS, find_model
 
     parts = []
     for name, method in METHODS.items():

@@ -1,10 +1,12 @@
 """The package: its imports, its public names and its version."""
 
+import ast
 import importlib
 import pkgutil
 import subprocess
 import sys
 import typing
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -72,6 +74,19 @@ def test_every_module_imports():
     assert len(names) > 50
     for name in names:
         importlib.import_module(name)
+
+
+def test_names_of_modules_and_of_public_classes_are_unique():
+    paths = list(Path(unmissed.__file__).parent.rglob("*.py"))
+    stems = Counter(path.stem for path in paths if path.stem not in {"__init__", "estimator", "solver", "kernels"})
+    assert [name for name, count in stems.items() if count > 1] == []
+    classes = Counter(
+        node.name
+        for path in paths
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 def test_types_are_shipped():

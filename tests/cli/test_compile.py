@@ -14,7 +14,7 @@ from pathlib import Path
 from unmissed import _jit
 from unmissed.cli.app import run
 from unmissed.data import make_corpus, write_store, write_xmc
-from unmissed.models.registry import METHODS
+from unmissed.models.method_registry import METHODS
 
 def call(*words):
     try:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from unmissed.data.readers.registry import FORMATS
+from unmissed.data.readers.format_registry import FORMATS
 
 PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 

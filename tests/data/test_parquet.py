@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from unmissed.data import load
-from unmissed.data.readers.base import ReadOptions
 from unmissed.data.readers.parquet import Parquet
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 from unmissed.settings import SETTINGS
 
@@ -20,7 +20,7 @@ import sys
 from itertools import islice
 import pyarrow.parquet
 import unmissed.data.readers.parquet
-from unmissed.data.readers.base import ReadOptions
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.execution import peak_bytes
 begin = peak_bytes()
 rows = unmissed.data.readers.parquet.Parquet().documents(sys.argv[1], ReadOptions(), ["text"])

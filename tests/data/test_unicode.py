@@ -13,7 +13,7 @@ from tests.cli.speaking import refused, said
 from unmissed.data import Columns, Dataset, TextFeatures, load, load_labels, open_store
 from unmissed.data.documents import Documents
 from unmissed.data.large_text import convert_text
-from unmissed.data.readers.base import ReadOptions
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 from unmissed.models.frames import open_labels
 from unmissed.ranking import digest_names

@@ -22,7 +22,7 @@ from unmissed.data import open_store, write_store
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Dask, OnDisk, Placed, Threads, Work
 from unmissed.execution import dask as module
-from unmissed.execution.registry import EXECUTORS
+from unmissed.execution.executor_registry import EXECUTORS
 from unmissed.models import PWDiSMEC
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking

@@ -8,7 +8,7 @@ from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.data import write_store
 from unmissed.errors import InputError
 from unmissed.execution import Processes, Threads, count_jobs, open_executor
-from unmissed.execution.registry import EXECUTORS, LISTED, OPTIONS
+from unmissed.execution.executor_registry import EXECUTORS, LISTED, OPTIONS
 
 OWN = """
 class Own:

@@ -30,7 +30,7 @@ from unmissed.data import TextFeatures, make_corpus, open_store, write_store
 from unmissed.data.dataset import Dataset
 from unmissed.data.statistics import describe_labels
 from unmissed.errors import InputError, UnmissedError
-from unmissed.models.registry import known_methods, make_model
+from unmissed.models.method_registry import known_methods, make_model
 from unmissed.runs import open_run, train
 from unmissed.runs.inspection import describe_label, summarize, verify
 

@@ -23,8 +23,8 @@ from unmissed.archive import checksum, write_manifest
 from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.execution import Work
+from unmissed.models.method_registry import find_model, known_methods, make_model
 from unmissed.models.parameters import Parameter, parameters_of
-from unmissed.models.registry import find_model, known_methods, make_model
 from unmissed.runs import open_run, train
 from unmissed.runs.inspection import describe_label, summarize
 

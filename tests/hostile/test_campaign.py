@@ -16,9 +16,9 @@ if sys.platform.startswith("linux"):
     from tests.hostile import forged_runs, kills
     from tests.hostile.__main__ import FORMATS
     from tests.hostile.campaign import DifferenceError, Format, ViolationError, run_format
-    from unmissed.data.readers.registry import LISTED
+    from unmissed.data.readers.format_registry import LISTED
     from unmissed.errors import InputError
-    from unmissed.models.registry import METHODS as ALL
+    from unmissed.models.method_registry import METHODS as ALL
     from unmissed.runs import open_run
 
     METHODS = sorted(name for name, one in ALL.items() if one.import_path.startswith("unmissed."))

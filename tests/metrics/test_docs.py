@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from unmissed.metrics import registry
+from unmissed.metrics import metric_registry as registry
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -22,9 +22,9 @@ from unmissed.metrics import (
     known_metrics,
     merge,
     register,
-    registry,
     split_figure,
 )
+from unmissed.metrics import metric_registry as registry
 from unmissed.metrics.builtin import BUILTIN
 from unmissed.ranking import Ranking
 

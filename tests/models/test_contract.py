@@ -18,8 +18,8 @@ from unmissed import load_model
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Threads, Work
 from unmissed.models import Model, find_model, make_model
+from unmissed.models.method_registry import METHODS
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import METHODS
 from unmissed.propensity import Constant
 from unmissed.runs import Recipe, open_run, train
 

@@ -15,8 +15,8 @@ from unmissed.data import TextFeatures
 from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.metrics import evaluate
+from unmissed.models.method_registry import find_model, known_methods, make_model
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import find_model, known_methods, make_model
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.runs import save
 from unmissed.settings import SETTINGS

@@ -17,8 +17,8 @@ from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.models import Model, NumberRange, find_model, make_model
 from unmissed.models.linear.dismec.solver import SquaredHinge
+from unmissed.models.method_registry import METHODS
 from unmissed.models.parameters import Cost, Group, Help, Parameter, Tolerance, parameters_of
-from unmissed.models.registry import METHODS
 from unmissed.runs import Recipe, train
 
 TRAIN, TEST = small_corpus(n_labels=20, n_train=80)

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import sklearn
 
-from unmissed.models.registry import METHODS, find_model
+from unmissed.models.method_registry import METHODS, find_model
 
 estimator_checks = pytest.importorskip("sklearn.utils.estimator_checks")
 

@@ -14,8 +14,8 @@ from unmissed import load_model
 from unmissed.archive import write_manifest
 from unmissed.data import Dataset, load
 from unmissed.errors import InputError
+from unmissed.models.method_registry import METHODS, find_model, make_model
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import METHODS, find_model, make_model
 from unmissed.runs import open_run, train
 
 TRAIN, TEST = small_corpus(n_labels=20, n_train=80)

@@ -10,7 +10,7 @@ from unmissed.cli import show
 from unmissed.cli.options import Policy, ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
-from unmissed.models.registry import PLAIN, method_with_role
+from unmissed.models.method_registry import PLAIN, method_with_role
 
 if TYPE_CHECKING:
     from unmissed.execution import Limits

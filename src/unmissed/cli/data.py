@@ -8,12 +8,12 @@ import typer
 from unmissed.cli import show
 from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
 from unmissed.cli.terminal_text import escape_control
-from unmissed.data.readers.registry import COMPRESSED, SOURCES, TARGETS
+from unmissed.data.readers.format_registry import COMPRESSED, SOURCES, TARGETS
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.data import Dataset
-    from unmissed.data.readers.base import DocumentWriter
+    from unmissed.data.readers.reader import DocumentWriter
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
 
@@ -99,7 +99,7 @@ def convert(
     from unmissed.data import load
     from unmissed.data.formats import find_writer, holds_text
     from unmissed.data.large_text import convert_text
-    from unmissed.data.readers.base import DatasetWriter, DocumentWriter
+    from unmissed.data.readers.reader import DatasetWriter, DocumentWriter
 
     writer = find_writer(target)  # before the reading, which may take long
     if Path(target).exists() and Path(source).exists() and Path(target).samefile(source):

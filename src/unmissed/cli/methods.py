@@ -26,13 +26,13 @@ class MethodCommands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all methods."""
-        from unmissed.models.registry import known_methods
+        from unmissed.models.method_registry import known_methods
 
         return list(known_methods())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a placeholder command with the method's name and summary, for the list of methods."""
-        from unmissed.models.registry import known_methods
+        from unmissed.models.method_registry import known_methods
 
         method = known_methods().get(cmd_name)
         return None if method is None else _placeholder(cmd_name, method.summary)
@@ -44,8 +44,8 @@ class MethodCommands(TyperGroup):
 
 def make_command(method: str, handler: Handler) -> Any:
     """Return a command whose options are the handler's own and the parameters of a method."""
+    from unmissed.models.method_registry import find_model
     from unmissed.models.parameters import parameters_of
-    from unmissed.models.registry import find_model
 
     cls = find_model(method)
     parameters = parameters_of(cls)
@@ -78,8 +78,8 @@ def flag_of(name: str) -> str:
 
 def option_words(method: str, params: dict[str, Any]) -> list[str]:
     """Return parameters of a method as command-line arguments."""
+    from unmissed.models.method_registry import find_model
     from unmissed.models.parameters import parameters_of
-    from unmissed.models.registry import find_model
 
     flags = {one.name for one in parameters_of(find_model(method)) if one.annotation is bool}
     words = []

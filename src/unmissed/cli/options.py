@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.errors import InputError
-from unmissed.execution.registry import ADDRESSES, OPTIONS
+from unmissed.execution.executor_registry import ADDRESSES, OPTIONS
 
 if TYPE_CHECKING:
     from unmissed.data import Columns, TextFeatures
-    from unmissed.data.readers.base import ReadOptions
+    from unmissed.data.readers.reader import ReadOptions
     from unmissed.execution import Executor
 
 READING = "Input format"
@@ -97,7 +97,7 @@ class ReadingOptions:
     @property
     def options(self) -> "ReadOptions":
         """The options of readers."""
-        from unmissed.data.readers.base import ReadOptions
+        from unmissed.data.readers.reader import ReadOptions
 
         return ReadOptions(not self.no_header, self.one_based, self.columns)
 
@@ -125,7 +125,7 @@ class ClusterOptions(_ClusterFields):  # type: ignore[misc, valid-type]
 
     def executor(self) -> "AbstractContextManager[Executor | None]":
         """Return the executor of the address, or None without an address, as a context manager."""
-        from unmissed.execution.registry import open_executor
+        from unmissed.execution.executor_registry import open_executor
 
         given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
         address = given.pop("cluster", None)
@@ -209,7 +209,7 @@ class TextOptions:
 
 def list_methods() -> list[str]:
     """Return the names of all methods, for shell completion."""
-    from unmissed.models.registry import known_methods
+    from unmissed.models.method_registry import known_methods
 
     return list(known_methods())
 

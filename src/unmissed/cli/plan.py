@@ -9,7 +9,7 @@ from unmissed.cli import show
 from unmissed.cli.options import ReadingOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import load_training_set
 from unmissed.errors import InputError
-from unmissed.models.registry import DEFAULT, method_with_role
+from unmissed.models.method_registry import DEFAULT, method_with_role
 
 if TYPE_CHECKING:
     from unmissed.runs.planning import Estimate, Plan
@@ -49,7 +49,7 @@ def plan(
     Example: unmissed plan Amazon-670K --values-per-row 76 --workers 1000
     """
     from unmissed.data.catalog import find
-    from unmissed.models.registry import make_model
+    from unmissed.models.method_registry import make_model
     from unmissed.runs.planning import make_plan, plan_entry
 
     model = make_model(method, {"block_size": block_size})

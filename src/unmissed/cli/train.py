@@ -10,7 +10,7 @@ import typer
 from unmissed.cli import show
 from unmissed.cli.methods import MethodCommands, flag_of
 from unmissed.cli.options import MANY, ClusterOptions, Jobs, ReadingOptions, TextOptions, with_groups
-from unmissed.data.readers.registry import SOURCES
+from unmissed.data.readers.format_registry import SOURCES
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def train_method(
     Example: unmissed train METHOD train.txt.gz --run plain
     """
     from unmissed.execution import Unfinished
-    from unmissed.models.registry import make_model
+    from unmissed.models.method_registry import make_model
     from unmissed.runs import train
     from unmissed.runs.run_folder import RunFolder
 

@@ -11,7 +11,7 @@ from unmissed.cli.methods import option_words
 from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, report_choice
 from unmissed.errors import InputError
-from unmissed.models.registry import DEFAULT, method_with_role
+from unmissed.models.method_registry import DEFAULT, method_with_role
 
 
 @with_groups

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from unmissed.data.readers.registry import all_formats
+from unmissed.data.readers.format_registry import all_formats
 from unmissed.data.streams import COMPRESSIONS
 from unmissed.errors import InputError
 

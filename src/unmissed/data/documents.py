@@ -11,7 +11,7 @@ from scipy import sparse
 
 from unmissed.data.checks import DocumentCounts
 from unmissed.data.formats import find_reader
-from unmissed.data.readers.base import Document, DocumentReader, DocumentWriter, PathLike, ReadOptions, Source
+from unmissed.data.readers.reader import Document, DocumentReader, DocumentWriter, PathLike, ReadOptions, Source
 from unmissed.data.unicode import index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble

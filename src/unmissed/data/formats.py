@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from unmissed.archive import MANIFEST
-from unmissed.data.readers.base import DocumentReader, MatrixReader, Source, Writer, suffix_of_file
-from unmissed.data.readers.registry import COMPRESSED, SOURCES, TARGETS, all_formats
+from unmissed.data.readers.format_registry import COMPRESSED, SOURCES, TARGETS, all_formats
+from unmissed.data.readers.reader import DocumentReader, MatrixReader, Source, Writer, suffix_of_file
 from unmissed.data.streams import bare_suffix
 from unmissed.errors import InputError
 from unmissed.files import no_such

@@ -23,7 +23,7 @@ from unmissed.data.dataset import Dataset
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader
 from unmissed.data.names import read_title_file
-from unmissed.data.readers.base import LineReader, PathLike, ReadOptions
+from unmissed.data.readers.reader import LineReader, PathLike, ReadOptions
 from unmissed.data.store import write_store
 from unmissed.data.streams import line_blocks
 from unmissed.data.text import TextFeatures

@@ -16,7 +16,7 @@ from unmissed.data.dataset import Dataset, Origin
 from unmissed.data.documents import Documents, binarize, name_of
 from unmissed.data.formats import files_of, find_reader, find_writer, holds_text
 from unmissed.data.names import read_title_file
-from unmissed.data.readers.base import DatasetWriter, DocumentReader, PathLike, ReadOptions, Source
+from unmissed.data.readers.reader import DatasetWriter, DocumentReader, PathLike, ReadOptions, Source
 from unmissed.data.table_columns import Columns
 from unmissed.data.text import TextFeatures
 from unmissed.data.unicode import find_name, index_names

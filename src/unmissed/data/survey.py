@@ -13,7 +13,7 @@ from scipy import sparse
 
 from unmissed.data.checks import check_labels
 from unmissed.data.documents import Documents, binarize
-from unmissed.data.readers.base import ReadOptions
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.data.sources import holds_text, load, load_labels
 from unmissed.data.statistics import Statistics, describe_labels
 from unmissed.data.table_columns import Columns

@@ -2,9 +2,9 @@
 
 `work.py` comes first: `Task`, `Executor`, `Partition`, and `Work`, which runs tasks and skips finished ones.
 `pieces.py` stores named arrays, the unit of checkpointing, in memory or on disk. Executors: `threads.py`,
-`processes.py` and `dask.py` (a cluster); `registry.py` finds them by address. `work_stealing.py` is a pool for tasks
-that spawn tasks, `watched.py` runs a call in its own process under limits of time and memory, `once.py` builds a value
-once for all threads, `blas.py` limits BLAS to one thread.
+`processes.py` and `dask.py` (a cluster); `executor_registry.py` finds them by address. `work_stealing.py` is a
+pool for tasks that spawn tasks, `watched.py` runs a call in its own process under limits of time and memory, `once.py`
+builds a value once for all threads, `blas.py` limits BLAS to one thread.
 """
 
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
+    from unmissed.execution.executor_registry import open_executor
     from unmissed.execution.once import Once
     from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
     from unmissed.execution.processes import Processes
-    from unmissed.execution.registry import open_executor
     from unmissed.execution.threads import Threads, count_jobs
     from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
     from unmissed.execution.work import Executor, Partition, Placed, SharedState, Task, Unfinished, Work
@@ -41,7 +41,7 @@ _PUBLIC = {
     "Unfinished": "work",
     "Work": "work",
     "count_jobs": "threads",
-    "open_executor": "registry",
+    "open_executor": "executor_registry",
     "peak_bytes": "watched",
     "watch": "watched",
 }

@@ -16,7 +16,7 @@ from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conven
 from unmissed.metrics.evaluation import Evaluation, LabelTally, Unseen
 from unmissed.metrics.hits import BEST, HIT, LISTED, SCORED, TRUE, mark_hits, tally
 from unmissed.metrics.metric import Counts, EvaluatedRows, Floats, Metric, RowMetric, check_values
-from unmissed.metrics.registry import find_metrics, known_metrics
+from unmissed.metrics.metric_registry import find_metrics, known_metrics
 from unmissed.ranking import Ranking
 
 

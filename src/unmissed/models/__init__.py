@@ -2,7 +2,7 @@
 
 Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
 ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
-`embeddings/` (LEML, SLEEC). `registry.py` names the methods, `selection/` chooses parameters on held-out rows.
+`embeddings/` (LEML, SLEEC). `method_registry.py` names the methods, `selection/` chooses parameters on held-out rows.
 """
 
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from unmissed.models.linear.pd_sparse.estimator import PDSparse
     from unmissed.models.linear.ppd_sparse.estimator import PPDSparse
     from unmissed.models.linear.proxml.estimator import ProXML
+    from unmissed.models.method_registry import find_model, make_model, register
     from unmissed.models.parameters import Group, Help
     from unmissed.models.popularity import Popularity
     from unmissed.models.ranges import IntegerRange, NumberRange
-    from unmissed.models.registry import find_model, make_model, register
     from unmissed.models.scorers import scorer
     from unmissed.models.selection.loss_check import WeightingWarning
     from unmissed.models.training_data import TrainingData
@@ -56,9 +56,9 @@ _PUBLIC = {
     "SLEEC": "embeddings.sleec.estimator",
     "UncertifiedWarning": "base",
     "WeightingWarning": "selection.loss_check",
-    "find_model": "registry",
-    "make_model": "registry",
-    "register": "registry",
+    "find_model": "method_registry",
+    "make_model": "method_registry",
+    "register": "method_registry",
     "scorer": "scorers",
 }
 __all__ = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unmissed.models.registry import BASELINES, EMBEDDINGS, LINEAR, TREES
+from unmissed.models.method_registry import BASELINES, EMBEDDINGS, LINEAR, TREES
 from unmissed.reports.compare_tables import Results, measured, names_at, span
 from unmissed.reports.drawing import INK, dress, new_figure, styled
 

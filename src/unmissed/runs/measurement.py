@@ -15,7 +15,7 @@ import numpy.typing as npt
 from unmissed.data import Columns, load_labels
 from unmissed.data.documents import Documents
 from unmissed.data.formats import holds_text
-from unmissed.data.readers.base import ReadOptions
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, merge

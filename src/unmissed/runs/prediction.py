@@ -11,7 +11,7 @@ from typing import Any
 from unmissed.data import Columns
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, no_data
-from unmissed.data.readers.base import DocumentReader, ReadOptions
+from unmissed.data.readers.reader import DocumentReader, ReadOptions
 from unmissed.errors import InputError
 from unmissed.features import Features
 from unmissed.files import open_regular

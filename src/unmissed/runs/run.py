@@ -22,7 +22,7 @@ from unmissed.errors import InputError, did_you_mean
 from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
-from unmissed.models.registry import find_model
+from unmissed.models.method_registry import find_model
 from unmissed.models.untrained import Counts
 from unmissed.propensity import PropensityLike, as_propensity, estimate_parts
 from unmissed.ranking import Ranking

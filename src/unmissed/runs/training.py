@@ -19,8 +19,8 @@ from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Executor, OnDisk, Partition, Unfinished, Work
 from unmissed.models.base import Model
+from unmissed.models.method_registry import make_model
 from unmissed.models.parameters import seeded
-from unmissed.models.registry import make_model
 from unmissed.progress import Progress, silent
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run

@@ -7,8 +7,8 @@ from typing import Any
 
 from unmissed.data import Dataset
 from unmissed.errors import InputError
+from unmissed.models.method_registry import PLAIN, find_model, make_model, method_with_role
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import PLAIN, find_model, make_model, method_with_role
 from unmissed.models.selection import Choice, Goal, Sampling, choose, compare_models, default_tries
 from unmissed.progress import Progress, silent
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.execution import Executor
-from unmissed.models.registry import make_model
+from unmissed.models.method_registry import make_model
 from unmissed.progress import Progress, silent
 from unmissed.runs.replacing import next_of, replace_run
 from unmissed.runs.run import Run

@@ -20,8 +20,8 @@ from unmissed import _jit
 from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError, UnmissedError
+from unmissed.models.method_registry import METHODS, find_model
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import METHODS, find_model
 from unmissed.progress import Progress, silent
 from unmissed.runs.inspection import summarize
 from unmissed.runs.measurement import Measuring, evaluate_ranking

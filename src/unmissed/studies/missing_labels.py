@@ -21,7 +21,7 @@ from unmissed.data import open_store
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Processes, Work
 from unmissed.metrics import Conventions, Evaluation, compare, decile_of, evaluate
-from unmissed.models.registry import make_model
+from unmissed.models.method_registry import make_model
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Constant, FromTable, Jain, Propensity, drop_labels
 from unmissed.ranking import Ranking

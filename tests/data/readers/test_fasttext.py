@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.cli.speaking import said
 from unmissed.data import load, read_texts
-from unmissed.data.readers.base import ReadOptions
 from unmissed.data.readers.fasttext import FastText
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 
 LINES = "__label__fish __label__law cod and net\nbread and __label__food milk\n\nno label here\n"

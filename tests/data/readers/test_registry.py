@@ -8,12 +8,12 @@ from unmissed.data import load, load_labels, open_store, read_texts
 from unmissed.data.collections import find_datasets
 from unmissed.data.formats import files_of, find_reader, find_writer, holds_text
 from unmissed.data.large_text import convert_text
-from unmissed.data.readers.base import DocumentReader, MatrixReader, Writer
-from unmissed.data.readers.registry import FORMATS, LISTED, all_formats
+from unmissed.data.readers.format_registry import FORMATS, LISTED, all_formats
+from unmissed.data.readers.reader import DocumentReader, MatrixReader, Writer
 from unmissed.errors import InputError
 
 OWN = """
-from unmissed.data.readers.base import LineReader
+from unmissed.data.readers.reader import LineReader
 
 class Own(LineReader):
     name = "bars"

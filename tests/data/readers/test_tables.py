@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from unmissed.data import Columns, load, load_labels, open_store
 from unmissed.data.documents import Documents
 from unmissed.data.large_text import convert_text
-from unmissed.data.readers.base import ReadOptions
 from unmissed.data.readers.json_lines import JsonLines
+from unmissed.data.readers.reader import ReadOptions
 from unmissed.data.table_columns import LabelCells
 from unmissed.errors import InputError
 from unmissed.settings import SETTINGS

@@ -5,14 +5,14 @@ import pytest
 from tests.models.selection.guesser import Guesser
 from unmissed.errors import InputError
 from unmissed.models import DiSMEC, PWDiSMEC
+from unmissed.models.method_registry import METHODS, make_model
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import METHODS, make_model
-from unmissed.models.selection.grids import Grid, default_tries
+from unmissed.models.selection.search_space import SearchSpace, default_tries
 from unmissed.propensity.weighting import CONVEX
 
 
 def test_the_grid_of_one_vs_rest_is_joint_and_has_the_baseline_and_the_preferred_candidate():
-    grid = Grid(PWDiSMEC(), default_tries(PWDiSMEC()))
+    grid = SearchSpace(PWDiSMEC(), default_tries(PWDiSMEC()))
     assert grid.baseline == {"weighting": "none", "C": 1.0}
     assert grid.preferred == {"weighting": "floored-tail", "C": 0.3}
     every = {(one["weighting"], one["C"]) for one in grid.every}
@@ -31,7 +31,7 @@ def test_every_method_takes_its_default_tries(method):
 
 
 def test_a_coarse_grid_has_every_second_number_and_every_word():
-    grid = Grid(PWDiSMEC(), default_tries(PWDiSMEC()))
+    grid = SearchSpace(PWDiSMEC(), default_tries(PWDiSMEC()))
     coarse = {(one["weighting"], one["C"]) for one in grid.coarse()}
     assert coarse == {(weighting, C) for weighting in CONVEX for C in (0.3, 1.0)}
     middle = [(one["weighting"], one["C"]) for one in grid.coarse(middle=True)]
@@ -42,7 +42,7 @@ def test_a_coarse_grid_has_every_second_number_and_every_word():
 
 
 def test_values_outside_of_the_tries_are_candidates_if_they_are_the_baseline_or_the_model_s_own():
-    grid = Grid(Guesser(tail=0.7), {"tail": [0.1, 0.9]})
+    grid = SearchSpace(Guesser(tail=0.7), {"tail": [0.1, 0.9]})
     assert grid.every == [{"tail": 0.5}, {"tail": 0.7}, {"tail": 0.1}, {"tail": 0.9}]
     assert grid.neighbors({"tail": 0.5}) == []
 
@@ -50,6 +50,6 @@ def test_values_outside_of_the_tries_are_candidates_if_they_are_the_baseline_or_
 def test_too_many_combinations_are_refused():
     values = [number / 100 for number in range(40)]
     with pytest.raises(InputError, match="1,600 combinations"):
-        Grid(Guesser(), {"tail": values, "head": values})
+        SearchSpace(Guesser(), {"tail": values, "head": values})
     with pytest.raises(InputError, match="0 combinations"):
-        Grid(Guesser(), {"tail": []})
+        SearchSpace(Guesser(), {"tail": []})

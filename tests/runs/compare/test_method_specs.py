@@ -3,7 +3,7 @@
 import pytest
 
 from unmissed.errors import InputError
-from unmissed.models.registry import METHODS
+from unmissed.models.method_registry import METHODS
 from unmissed.propensity import Constant, Jain
 from unmissed.runs.compare.method_specs import MethodSpec, all_method_specs, read_method_specs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
+from unmissed.data.readers.reader import Document, DocumentReader, ReadOptions, Source
 from unmissed.data.table_columns import LabelCells, find_columns, table_document
 from unmissed.progress import Progress, silent
 

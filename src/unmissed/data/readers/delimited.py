@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from unmissed.data.encodings import not_utf8
-from unmissed.data.readers.base import Document, DocumentReader, PathLike, ReadOptions, Source
+from unmissed.data.readers.reader import Document, DocumentReader, PathLike, ReadOptions, Source
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.data.table_columns import Columns, LabelCells, find_columns
 from unmissed.errors import InputError

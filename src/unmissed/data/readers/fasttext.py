@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from unmissed.data.encodings import not_utf8
-from unmissed.data.readers.base import Document, LineReader, ReadOptions, Source, suffix_of_file
+from unmissed.data.readers.reader import Document, LineReader, ReadOptions, Source, suffix_of_file
 from unmissed.data.streams import first_bytes
 from unmissed.errors import InputError
 

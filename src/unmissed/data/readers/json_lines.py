@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unmissed.data.encodings import not_utf8
-from unmissed.data.readers.base import Document, DocumentWriter, LineReader, PathLike, ReadOptions
+from unmissed.data.readers.reader import Document, DocumentWriter, LineReader, PathLike, ReadOptions
 from unmissed.data.streams import write_stream
 from unmissed.data.table_columns import kind_of
 from unmissed.errors import InputError

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from unmissed.data.dataset import Dataset
 from unmissed.data.names import read_name_files, write_name_files
-from unmissed.data.readers.base import DatasetWriter, MatrixReader, PathLike, ReadOptions, Source, suffix_of_file
+from unmissed.data.readers.reader import DatasetWriter, MatrixReader, PathLike, ReadOptions, Source, suffix_of_file
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
 from unmissed.files import read_npz, reading

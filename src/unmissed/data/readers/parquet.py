@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
+from unmissed.data.readers.reader import Document, DocumentReader, ReadOptions, Source
 from unmissed.data.table_columns import LabelCells, find_columns, table_document
 from unmissed.errors import InputError, UnmissedError
 from unmissed.files import open_regular, reading

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmissed.data.encodings import decode
-from unmissed.data.readers.base import Document, DocumentReader, ReadOptions, Source
+from unmissed.data.readers.reader import Document, DocumentReader, ReadOptions, Source
 from unmissed.errors import InputError
 from unmissed.files import open_regular, reading
 from unmissed.progress import Progress, silent

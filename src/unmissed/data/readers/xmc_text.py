@@ -13,7 +13,7 @@ from scipy import sparse
 from unmissed.data import xmc_parser as kernels
 from unmissed.data.dataset import Dataset
 from unmissed.data.names import read_name_files, write_name_files
-from unmissed.data.readers.base import DatasetWriter, MatrixReader, PathLike, ReadOptions
+from unmissed.data.readers.reader import DatasetWriter, MatrixReader, PathLike, ReadOptions
 from unmissed.data.streams import line_blocks, write_stream
 from unmissed.data.xmc_format import format_rows
 from unmissed.errors import InputError

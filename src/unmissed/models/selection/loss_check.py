@@ -11,8 +11,8 @@ from unmissed.metrics import Difference, compare
 from unmissed.models.base import Model
 from unmissed.models.selection.choice import say_params
 from unmissed.models.selection.goal import Goal
-from unmissed.models.selection.grids import Params, baseline_of
 from unmissed.models.selection.held_out import HeldOut, Sampling
+from unmissed.models.selection.search_space import Params, baseline_of
 from unmissed.models.training_data import TrainingData
 
 LEAST_ROWS = 500
@@ -26,7 +26,7 @@ class WeightingWarning(UserWarning):
     """A weighting is shown to lose P@1 against plain costs on held-out rows."""
 
 
-class Loss(NamedTuple):
+class WeightingLoss(NamedTuple):
     """Parameters that lose against the baseline: figures of both, and the paired differences."""
 
     params: Params
@@ -46,7 +46,7 @@ class Loss(NamedTuple):
         )
 
 
-def find_loss(model: Model, rows: TrainingData) -> Loss | None:
+def find_loss(model: Model, rows: TrainingData) -> WeightingLoss | None:
     """Compare a model's `risky_params` with the baseline on a few held-out rows; None without a shown loss in P@1."""
     names = model.risky_params()
     if not names or rows.n_samples < LEAST_ROWS:
@@ -59,7 +59,7 @@ def find_loss(model: Model, rows: TrainingData) -> Loss | None:
     if not gains["P@1"].high < 0:
         return None
     figures = {name: (first[name], second[name]) for name in _GOAL.names}
-    return Loss(own, baseline, held_out.n_held(1), figures, {name: gains[name] for name in _GOAL.names})
+    return WeightingLoss(own, baseline, held_out.n_held(1), figures, {name: gains[name] for name in _GOAL.names})
 
 
 def warn_of_loss(model: Model, rows: TrainingData) -> None:

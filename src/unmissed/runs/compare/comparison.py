@@ -30,7 +30,7 @@ from unmissed.execution import Limits
 from unmissed.matrices import assemble
 from unmissed.metrics import Conventions, Evaluation, known_metrics
 from unmissed.metrics.conventions import RERANK_DEPTH, Policy
-from unmissed.models.registry import PLAIN, method_with_role
+from unmissed.models.method_registry import PLAIN, method_with_role
 from unmissed.propensity import Jain, Propensity, PropensityLike, as_propensity, default_propensity, describe
 from unmissed.runs.compare.earlier import Earlier, find_earlier
 from unmissed.runs.compare.method_specs import MethodSpec, folder_name, read_method_specs

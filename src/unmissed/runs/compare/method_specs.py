@@ -9,8 +9,8 @@ from typing import Any
 
 from unmissed.errors import InputError
 from unmissed.models.base import Model
+from unmissed.models.method_registry import find_model, known_methods, make_model
 from unmissed.models.parameters import parameters_of
-from unmissed.models.registry import find_model, known_methods, make_model
 from unmissed.propensity import WEIGHTINGS, Propensity, costs, parse
 
 WITHOUT = "none"  # the name of unweighted costs

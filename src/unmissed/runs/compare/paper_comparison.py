@@ -7,7 +7,7 @@ from typing import Any
 
 from unmissed.data.catalog import Recognized
 from unmissed.data.published import METHOD_SPECS, NOTES, OWN, UNWEIGHTED, UPPER_BOUND, published_figures
-from unmissed.models.registry import EMBEDDINGS
+from unmissed.models.method_registry import EMBEDDINGS
 
 _PSP = ("PSP@1", "PSP@3", "PSP@5")
 _P = ("P@1", "P@3", "P@5")

@@ -13,7 +13,7 @@ _SUFFICIENT = 1e-4  # Armijo constant of the line search.
 _HALVINGS = 30  # Maximum number of step halvings in the line search.
 
 
-class Design(Protocol):
+class FactorDesign(Protocol):
     """Protocol of the design matrix X of a factor X V, where V is learned."""
 
     def times(self, factor: Floats) -> Floats:
@@ -46,7 +46,7 @@ class IdentityDesign:
 
 
 def newton_steps(
-    design: Design,
+    design: FactorDesign,
     entries: Entries,
     weights: Floats,
     other: Floats,
@@ -100,7 +100,7 @@ def newton_steps(
 
 
 def _newton_direction(
-    design: Design,
+    design: FactorDesign,
     entries: Entries,
     left: Floats,
     other: Floats,

@@ -39,7 +39,7 @@ def baseline_of(model: Model, names: Sequence[str] | Mapping[str, Any]) -> Param
     return {name: model.baseline_params.get(name, own[name]) for name in names}
 
 
-class Grid:
+class SearchSpace:
     """All combinations of the values to try, with the baseline and the preferred candidate among them.
 
     Parameters

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from unmissed.archive import MANIFEST, is_archive
 from unmissed.data.dataset import Dataset
-from unmissed.data.readers.base import DatasetWriter, MatrixReader, PathLike, ReadOptions, Source
+from unmissed.data.readers.reader import DatasetWriter, MatrixReader, PathLike, ReadOptions, Source
 from unmissed.data.store import open_labels, open_store, write_store
 from unmissed.data.streams import bare_suffix
 from unmissed.errors import InputError

@@ -1,7 +1,7 @@
 """The base classes of file formats: a reader yields documents or matrices, a writer takes them.
 
-A format is one class in one module of this package, and one line in `registry.py`. It derives from `DocumentReader`,
-`LineReader` or `MatrixReader`, and from `DocumentWriter` or `DatasetWriter` if it can be written.
+A format is one class in one module of this package, and one line in `format_registry.py`. It derives from
+`DocumentReader`, `LineReader` or `MatrixReader`, and from `DocumentWriter` or `DatasetWriter` if it can be written.
 """
 
 from __future__ import annotations

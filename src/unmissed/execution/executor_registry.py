@@ -20,7 +20,7 @@ class Option(NamedTuple):
     help: str
 
 
-class Listed(NamedTuple):
+class ListedExecutor(NamedTuple):
     """An executor of this package: its factory, the form of its address, and its options by name."""
 
     import_path: str
@@ -35,15 +35,15 @@ _TLS = {
     "tls_key": Option("FILE", "TLS: the private key of this client, PEM."),
 }
 LISTED = {
-    "threads": Listed("unmissed.execution.threads:open_threads", "threads:N"),
-    "processes": Listed("unmissed.execution.processes:open_processes", "processes:N"),
-    "local": Listed(
+    "threads": ListedExecutor("unmissed.execution.threads:open_threads", "threads:N"),
+    "processes": ListedExecutor("unmissed.execution.processes:open_processes", "processes:N"),
+    "local": ListedExecutor(
         _DASK,
         "local:N (Dask)",
         {"dashboard": Option("ADDRESS", "With local:N, serve Dask's dashboard at this address."), **_TLS},
     ),
-    "tcp": Listed(_DASK, "tcp://HOST:PORT (Dask)", _TLS),
-    "tls": Listed(_DASK, "tls://HOST:PORT (Dask)", _TLS),
+    "tcp": ListedExecutor(_DASK, "tcp://HOST:PORT (Dask)", _TLS),
+    "tls": ListedExecutor(_DASK, "tls://HOST:PORT (Dask)", _TLS),
 }
 
 EXECUTORS: Registry[Callable[..., Any]] = Registry(

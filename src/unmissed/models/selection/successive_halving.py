@@ -14,8 +14,8 @@ from unmissed.metrics import Difference, Evaluation, compare
 from unmissed.models.base import Model
 from unmissed.models.selection.choice import CandidateResult, Choice, say_params
 from unmissed.models.selection.goal import Goal, Lead
-from unmissed.models.selection.grids import Grid, Params, Tries
 from unmissed.models.selection.held_out import HeldOut, Measured, Part, Sampling, join_folds
+from unmissed.models.selection.search_space import Params, SearchSpace, Tries
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress, describe, silent
 
@@ -41,7 +41,7 @@ class Trained(NamedTuple):
 
 
 @dataclass
-class Comparison:
+class CandidateComparison:
     """Candidates of one search, each compared with the baseline on the same held-out rows.
 
     Parameters
@@ -182,7 +182,7 @@ def choose(
     progress : progress callback: rows trained on; its method `describe`, if it has one, gets each
         candidate and the time left
     """
-    goal, grid = goal or Goal(), Grid(model, tries)
+    goal, grid = goal or Goal(), SearchSpace(model, tries)
     if rows.n_samples < LEAST_ROWS:
         return Choice(goal, grid.baseline, grid.baseline, [])
     held_out = HeldOut(rows, goal, getattr(model, "propensity", None), sampling or Sampling())
@@ -198,7 +198,7 @@ def choose(
     shares = _COARSE_SHARES if is_coarse else _SHARES[: 1 if len(params) <= 3 else 2 if len(params) <= 9 else 3]
     shares = tuple(one / sum(shares) for one in shares)
     models = [clone(model).set_params(**one) for one in params]
-    found = Comparison(models, params, held_out, params.index(grid.baseline), progress)
+    found = CandidateComparison(models, params, held_out, params.index(grid.baseline), progress)
     kept = {params.index(grid.baseline), params.index(grid.preferred)}
     for number, share in enumerate(shares):
         part = held_out.part(share * budget / len(alive) - _FIXED_COST)
@@ -241,7 +241,7 @@ def compare_models(
     if rows.n_samples < LEAST_ROWS:
         raise InputError(f"there are {rows.n_samples} rows; comparing methods needs at least {LEAST_ROWS}")
     held_out = HeldOut(rows, goal, None, sampling or Sampling())
-    found = Comparison(list(models.values()), [{"method": name} for name in names], held_out, 0, progress, "")
+    found = CandidateComparison(list(models.values()), [{"method": name} for name in names], held_out, 0, progress, "")
     every = range(len(names))
     for at in every:  # so that no time includes the compilation of kernels
         held_out.measure(models[names[at]], held_out.part(0))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from unmissed.registry import Registry
 
 if TYPE_CHECKING:
-    from unmissed.data.readers.base import Format
+    from unmissed.data.readers.reader import Format
 
 
-class Listed(NamedTuple):
+class ListedFormat(NamedTuple):
     """A format of this package: its class, and how help and messages list it as a source and as a target."""
 
     import_path: str
@@ -21,15 +21,15 @@ class Listed(NamedTuple):
 
 _HERE = "unmissed.data.readers"
 LISTED = {
-    "store": Listed(f"{_HERE}.store:Store", "a store folder", "a folder (store)"),
-    "npz": Listed(f"{_HERE}.npz:NpzPair", "'X.npz,Y.npz'", "'X.npz,Y.npz'"),
-    "frame": Listed(f"{_HERE}.data_frame:DataFrame"),
-    "folder": Listed(f"{_HERE}.text_folder:TextFolder", "a folder of texts with NAME.tags files"),
-    "json": Listed(f"{_HERE}.json_lines:JsonLines", ".jsonl", ".jsonl"),
-    "fasttext": Listed(f"{_HERE}.fasttext:FastText", ".txt (fastText)"),
-    "xmc": Listed(f"{_HERE}.xmc_text:XmcText", ".txt (XMC text)", ".txt (XMC text)"),
-    "table": Listed(f"{_HERE}.delimited:Delimited", ".csv, .tsv"),
-    "parquet": Listed(f"{_HERE}.parquet:Parquet", ".parquet"),
+    "store": ListedFormat(f"{_HERE}.store_folder:Store", "a store folder", "a folder (store)"),
+    "npz": ListedFormat(f"{_HERE}.npz:NpzPair", "'X.npz,Y.npz'", "'X.npz,Y.npz'"),
+    "frame": ListedFormat(f"{_HERE}.data_frame:DataFrame"),
+    "folder": ListedFormat(f"{_HERE}.text_folder:TextFolder", "a folder of texts with NAME.tags files"),
+    "json": ListedFormat(f"{_HERE}.json_lines:JsonLines", ".jsonl", ".jsonl"),
+    "fasttext": ListedFormat(f"{_HERE}.fasttext:FastText", ".txt (fastText)"),
+    "xmc": ListedFormat(f"{_HERE}.xmc_text:XmcText", ".txt (XMC text)", ".txt (XMC text)"),
+    "table": ListedFormat(f"{_HERE}.delimited:Delimited", ".csv, .tsv"),
+    "parquet": ListedFormat(f"{_HERE}.parquet:Parquet", ".parquet"),
 }
 """The formats in the order in which they are tried."""
 
