@@ -83,8 +83,11 @@ def dense_optimum(X, Y, l1, C):
             gradient = ahead + C * X.T @ (np.where(positives, -1, 1) * weight * share[:, None])
             moved = ahead - step * gradient
             moved = np.sign(moved) * np.maximum(np.abs(moved) - step * l1, 0)
+            converged = np.abs(moved - ahead).max() <= 1e-6 * step
             grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
             ahead, W, momentum = moved + (momentum - 1) / grown * (moved - W), moved, grown
+            if converged:
+                break
         best = min(best, naive_objective(X, positives, W, l1, C))
     return best
 

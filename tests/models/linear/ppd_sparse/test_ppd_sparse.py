@@ -46,10 +46,13 @@ def dual_optimum(X, y, l1, positive, negative, fit_bias, loss):
     momentum, best = 1.0, -np.inf
     for _ in range(30_000):
         moved = np.clip(ahead + step * (1 - rows @ weights(ahead) - h * ahead), 0, cap)
+        converged = np.abs(moved - ahead).max() <= 1e-7 * step
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = moved + (momentum - 1) / grown * (moved - a)
         a, momentum = moved, grown
         best = max(best, a.sum() - 0.5 * h @ a**2 - 0.5 * np.sum(weights(a) ** 2))
+        if converged:
+            break
     return best
 
 

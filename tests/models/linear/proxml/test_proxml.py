@@ -42,10 +42,13 @@ def primal_optimum(X, y, l1, positive, negative, fit_bias):
     for _ in range(30_000):
         moved = ahead + 2 * step * (cost * np.maximum(0, 1 - rows @ ahead)) @ rows
         moved = np.sign(moved) * np.maximum(np.abs(moved) - step * l1, 0)
+        converged = np.abs(moved - ahead).max() <= 1e-7 * step
         grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = moved + (momentum - 1) / grown * (moved - t)
         t, momentum = moved, grown
         best = min(best, l1 * np.abs(t).sum() + cost @ np.maximum(0, 1 - rows @ t) ** 2)
+        if converged:
+            break
     return best
 
 
