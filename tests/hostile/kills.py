@@ -79,27 +79,25 @@ class Blow(NamedTuple):
 
 
 def prepare(verb: str, workdir: Path) -> Seeds:
-    """Make inputs, and run the verb twice without harm: once to warm it up, once to time it."""
+    """Make inputs, and run the verb twice without harm: once to warm it up, once to time it and count its calls."""
     data = workdir / "data"
     data.mkdir(parents=True)
     write_texts(data / "train.jsonl", n=40)
     write_texts(data / "more.jsonl", n=15, seed=1, extra="mix")
     for made in ("train", "data convert"):
         succeed(VERBS[made](data, data))
-    for attempt in ("warm", "timed"):
-        out = begin(verb, data, workdir / attempt)
-        started = time.monotonic()
-        succeed(VERBS[verb](data, out))
-        seconds = time.monotonic() - started
-    counted = VERBS[verb](data, begin(verb, data, workdir / "counted"))
-    return Seeds(data, contents(workdir / "timed"), seconds, forked(lambda: _count(counted)))
+    succeed(VERBS[verb](data, begin(verb, data, workdir / "warm")))
+    out = begin(verb, data, workdir / "timed")
+    seconds, calls = forked(lambda: _measure(VERBS[verb](data, out)))
+    return Seeds(data, contents(out), seconds, calls)
 
 
-def _count(words: list[Any]) -> int:
-    """Run a verb; return how many of its calls change the disk."""
+def _measure(words: list[Any]) -> tuple[float, int]:
+    """Run a verb; return how many seconds it takes and how many of its calls change the disk."""
     calls = die_at(0)
+    started = time.monotonic()
     succeed(words)
-    return calls()
+    return time.monotonic() - started, calls()
 
 
 def begin(verb: str, data: Path, out: Path) -> Path:

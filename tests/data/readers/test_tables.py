@@ -81,9 +81,7 @@ def test_the_same_documents_are_the_same_data_set_in_every_form(form, tmp_path, 
 
 def test_blocks_of_a_table_are_cut_where_they_are_large_enough(tmp_path, expected, monkeypatch):
     monkeypatch.setattr(SETTINGS, "text_block", 100)
-    convert_text(
-        written("csv", tmp_path), tmp_path / "store", options=ReadOptions(columns=Columns("body", "tags")), n_jobs=2
-    )
+    convert_text(written("csv", tmp_path), tmp_path / "store", options=ReadOptions(columns=Columns("body", "tags")))
     assert open_store(tmp_path / "store").digest == expected.digest
 
 

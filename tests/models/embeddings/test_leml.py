@@ -170,11 +170,11 @@ def exact_alternations(X: Any, targets: Any, H: Any, penalty: float, times: int)
 
 @pytest.mark.parametrize("unbiased", [False, True])
 def test_a_tiny_tolerance_converges_to_the_result_of_exact_alternation(unbiased):
-    X, Y = make_problem(4, n_samples=400, n_features=120, n_labels=30)
-    inverse = 1 / np.linspace(0.2, 0.9, 30) if unbiased else None
-    penalty, state = 1.0, initial_state(120, 30, 20, 7)
+    X, Y = make_problem(4, n_samples=150, n_features=30, n_labels=10)
+    inverse = 1 / np.linspace(0.2, 0.9, 10) if unbiased else None
+    penalty, state = 1.0, initial_state(30, 10, 5, 7)
     targets = Y.toarray() * (1.0 if inverse is None else inverse)
-    least = exact_alternations(X.toarray().astype(float), targets, state.labels.astype(float), penalty, 2000)
+    least = exact_alternations(X.toarray().astype(float), targets, state.labels.astype(float), penalty, 1000)
     half_steps = make_half_steps(X, Y, Threads(1), loss="squared", penalty=penalty, inverse_propensities=inverse)
     while not state.done and state.n_alternations < 2000:
         state = alternate(half_steps, state, 1e-12)
