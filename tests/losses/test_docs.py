@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "losses.md"
 
 @pytest.fixture(scope="module")
 def names():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch").set_num_threads(1)  # as in test_torch.py
     found = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(block, str(PAGE), "exec"), found)
