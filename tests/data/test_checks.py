@@ -86,7 +86,8 @@ def test_sound_data_gives_no_warning(tmp_path, capsys):
 def test_what_looks_wrong_is_one_line_in_every_command(change, line, tmp_path, capsys):
     found = [change(number, *row) for number, row in enumerate(rows())]
     path = write_table(tmp_path / "a.csv", found)
-    for words in commands(path, tmp_path):
+    fast, slow = commands(path, tmp_path)[:2], commands(path, tmp_path)[2:]
+    for words in fast + slow * line.startswith("the longest"):  # a comparison starts processes: with one kind only
         said = warnings_of(capsys, *words)
         assert len(said) == 1, (words, said)
         assert line in said[0]
