@@ -123,6 +123,9 @@ def list_methods(app, docname, source):
         for one in parameters:
             text = one.sentence.replace("|", r"\|").replace("*", r"\*")
             parts.append(f"| `{one.name}` | `{one.default!r}` | {one.expected} | {text} | {one.group.value} |")
+        if cls.paper_params:
+            values = ", ".join(f"`{key}={value!r}`" for key, value in cls.paper_params.items())
+            parts += ["", f"`{cls.__name__}.paper()` and `--paper` set {values}."]
         parts.append("")
     source[0] = source[0].replace("@METHODS@", "\n".join(parts))
 
