@@ -84,7 +84,7 @@ def test_mistakes_are_one_line(folder, tmp_path, capsys):
         ([linear, counts, *data, "--out", linear], "was trained by another recipe: method is 'dismec' there"),
         ([linear, folder / "bigrams", *data, *out], "features"),
         ([linear, counts, "--data", tmp_path / "other.jsonl", *out], "has 3 labels; the data has 1"),
-        ([linear, counts, *data, *out, "--metric", "P"], "P"),
+        ([linear, counts, *data, *out, "--metric", "P"], "'P'"),
     ):
         assert line in refused(capsys, "ensemble", *words)
         assert not (tmp_path / "both").exists()

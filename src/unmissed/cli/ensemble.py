@@ -43,6 +43,7 @@ def ensemble(
 
     Example: unmissed ensemble linear trees --data train.jsonl --out both
     """
+    from unmissed.models.selection import Goal
     from unmissed.propensity import parse
     from unmissed.runs import combine, open_run
 
@@ -51,6 +52,7 @@ def ensemble(
         raise InputError(f"{missing}, is missing: unmissed ensemble RUN RUN --data DATA --out DIR")
     if len(runs) < 2:
         raise InputError(f"an ensemble needs at least 2 different runs; got only {runs[0]}")
+    Goal(metric)  # refused before anything is read
     params: dict[str, Any] = {"metric": metric, "n_jobs": jobs}
     params["propensity"] = None if propensity is None else parse(propensity)
     with show.stoppable(lambda: kept_of(out)):

@@ -100,6 +100,8 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     annotation, default, shown, words = _scalar(parameter.annotation), parameter.default, None, []
     if parameter.is_propensity:
         annotation, default, shown, words = str | None, None, "jain", ["jain", "jain:A,B", "constant:P", "table:FILE"]
+    elif parameter.holds_models:
+        annotation, default = str, ",".join(default)
     elif parameter.annotation is bool:
         names = [f"{names[0]}/--no-{name}"]
     elif parameter.choices:
