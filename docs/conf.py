@@ -32,6 +32,7 @@ HUBS = {
         "propensity",
         "metrics",
         "compare",
+        "ensembles",
         "methods",
         "commands",
         "runs",
@@ -110,11 +111,11 @@ def list_methods(app, docname, source):
     """Fill the page on methods with a table of parameters per registered method, taken from the classes."""
     if docname != "methods":
         return
-    from unmissed.models.method_registry import METHODS, find_model
+    from unmissed.models.method_registry import COMPOSITES, METHODS, find_model
     from unmissed.models.parameters import parameters_of
 
     parts = []
-    for name, method in METHODS.items():
+    for name, method in (METHODS | COMPOSITES).items():
         cls = find_model(name)
         parts += [f"## {name}", f"`unmissed.models.{cls.__name__}`: {method.summary}.", ""]
         parameters = parameters_of(cls)

@@ -61,7 +61,7 @@ class Recipe:
     def constructor_params(self) -> dict[str, Any]:
         """Return the constructor arguments of the model; raise for unknown or invalid ones."""
         known = {one.name: one for one in parameters_of(find_model(self.method))}
-        made = {}
+        made: dict[str, Any] = {}
         for name, value in self.params.items():
             if name not in known:
                 raise InputError(f"{self.method} has no parameter {name!r}; the run is damaged or of a later version")

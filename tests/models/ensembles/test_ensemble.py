@@ -171,3 +171,13 @@ def test_batches_of_rows_do_not_change_the_ranking(fitted, monkeypatch):
     found = fitted.rank(TEST.X, 4)
     assert isinstance(found, Ranking)
     assert np.array_equal(found.scores, expected.scores)
+
+
+def test_without_held_out_labels_all_members_have_the_same_weight():
+    X, Y = TRAIN.X[:120], TRAIN.Y[:120]
+    for model in (
+        Ensemble(members=["dismec", "popularity"]).fit(X, 0 * Y),
+        Ensemble(members=["dismec", "popularity"]).fit(X[:20], Y[:20]),
+    ):
+        assert model.weights_.tolist() == [0.5, 0.5]
+        assert model.metadata()["held-out rows"] == 0

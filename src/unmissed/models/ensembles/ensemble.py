@@ -240,8 +240,8 @@ def _read_choice(piece: Piece, n_members: int) -> dict[str, Any]:
     if not n_held:
         return {"rows_held_out": 0}
     best, gains = found.get("best_member"), found.get("gains")
-    is_sound = isinstance(best, int) and 0 <= best < n_members and isinstance(gains, dict)
-    if not is_sound or not all(_are_numbers(one) for one in gains.values()):
+    is_sound = isinstance(gains, dict) and all(map(_are_numbers, gains.values()))
+    if not is_sound or not isinstance(best, int) or not 0 <= best < n_members:
         raise piece.damaged("it does not say what the weights gain")
     return {"rows_held_out": n_held, "best_member": best, "gains": gains}
 

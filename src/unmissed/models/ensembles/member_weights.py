@@ -57,9 +57,9 @@ class WeightsTask:
 
     def run(self, shared: Weighing) -> Piece:
         """Return weights, slopes and offsets of the members, and the gain over the best member on held-out rows."""
-        if shared.rows.n_samples < _LEAST_ROWS:
-            return self._equal(shared)
         held_out = HeldOut(shared.rows, shared.goal, shared.propensity, Sampling())
+        if shared.rows.n_samples < _LEAST_ROWS or not held_out.n_held(1):
+            return self._equal(shared)
         n_folds = next((n for n in range(1, 5) if held_out.n_held(n) >= _LEAST_HELD), 5)
         rankings = [self._rank_held(shared, held_out, number, n_folds) for number in range(len(shared.members))]
         truth = sp.csr_matrix(sp.vstack([held_out.truth(fold) for fold in range(n_folds)]))
