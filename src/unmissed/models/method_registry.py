@@ -138,6 +138,11 @@ def known_methods() -> dict[str, Method]:
     return methods
 
 
+def find_method(name: str) -> Method:
+    """Return the registered method, or the composite of methods, with a name that `find_model` accepts."""
+    return (known_methods() | COMPOSITES)[name]
+
+
 def method_with_role(role: str) -> str:
     """Return the name of the method with a role, such as `DEFAULT`."""
     return next(name for name, method in METHODS.items() if method.role == role)

@@ -11,6 +11,7 @@ signature.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
@@ -158,7 +159,7 @@ class Parameter:
         if self.is_propensity:
             return word
         if self.holds_models:
-            return tuple(word.split(","))
+            return tuple(re.split("[,+]", word))
         values: list[Any] = []
         for read in (_parse_constant, int, float, str):
             with suppress(ValueError):

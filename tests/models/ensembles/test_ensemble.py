@@ -78,6 +78,14 @@ def test_members_that_were_fitted_on_other_rows_are_refused(members):
             Ensemble.of(members).fit(X, Y)
 
 
+def test_members_that_were_fitted_on_other_label_names_are_refused(members):
+    names = [[f"l{label}" for label in row.indices] for row in TRAIN.Y]
+    named = [Popularity().fit(TRAIN.X, names), Popularity().fit(TRAIN.X, names)]
+    other = [[name.upper() for name in row] for row in names]
+    with pytest.raises(InputError, match="labels with other names"):
+        Ensemble.of(named).fit(TRAIN.X, other)
+
+
 def test_a_recipe_of_ensembles_in_ensembles_is_refused(fitted):
     recipe = Recipe.of(fitted)
     for members in ([], None, [{"method": "ensemble", "params": {}}], [{"method": 1}], ["dismec"]):

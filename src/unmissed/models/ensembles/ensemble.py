@@ -130,6 +130,12 @@ class Ensemble(Model):
                 raise InputError(f"{where} was fitted on {one.n_features_in_} features; X has {rows.n_features}")
             if one.n_labels_ != rows.n_labels:
                 raise InputError(f"{where} was fitted on {one.n_labels_} labels; Y has {rows.n_labels}")
+            if (
+                rows.label_names is not None
+                and one.classes_.dtype == object
+                and list(one.classes_) != list(rows.label_names)
+            ):
+                raise InputError(f"{where} was fitted on labels with other names, or in another order")
             if hasattr(one, "label_counts_") and not np.array_equal(one.label_counts_, rows.label_counts):
                 raise InputError(f"{where} was fitted on other rows: its labels have other numbers of positives")
 
