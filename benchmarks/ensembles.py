@@ -51,12 +51,12 @@ def report(name: str, corpus: Corpus, specs: list[MethodSpec], n_rows: int) -> N
     members, seconds = zip(*(timed(lambda spec=spec: spec.model().fit(X, Y)) for spec in specs), strict=True)
     ensemble, weighing = timed(lambda: Ensemble.of(members).fit(X, Y))
     found, ranking_seconds = rank(ensemble)
-    alone = [rank(one) for one in members]
+    single = [rank(one) for one in members]
     best = ensemble.choice_["best_member"]
     weights = ", ".join(f"{weight:.2f}" for weight in ensemble.weights_)
-    costs = f"{weighing / sum(seconds):.1f} | {ranking_seconds / alone[best][1]:.1f}"
+    costs = f"{weighing / sum(seconds):.1f} | {ranking_seconds / single[best][1]:.1f}"
     for at in dict.fromkeys((best, 0)):
-        gains = compare(found, alone[at][0], 1000)
+        gains = compare(found, single[at][0], 1000)
         cells = [
             f"{100 * found[figure]:.2f}, {100 * gain.value:+.2f} [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
             for figure in FIGURES

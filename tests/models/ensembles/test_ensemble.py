@@ -40,8 +40,8 @@ def test_a_member_of_an_opened_ensemble_is_a_model_of_its_own(fitted, members, t
     fitted.save(tmp_path / "run")
     one = load_model(tmp_path / "run").members_[0]
     assert np.array_equal(one.rank(TEST.X).scores, members[0].rank(TEST.X).scores)
-    one.save(tmp_path / "alone")
-    assert np.array_equal(load_model(tmp_path / "alone").rank(TEST.X).scores, members[0].rank(TEST.X).scores)
+    one.save(tmp_path / "single")
+    assert np.array_equal(load_model(tmp_path / "single").rank(TEST.X).scores, members[0].rank(TEST.X).scores)
 
 
 def test_members_are_named_models_or_methods(fitted):

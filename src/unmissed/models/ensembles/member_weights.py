@@ -129,17 +129,17 @@ class GreedySearch:
 
         The best member gets all the weight unless others are likely (80 %) to raise the mean without a loss.
         """
-        alone = np.eye(len(self.fusion.values))
-        best = max(range(len(alone)), key=lambda number: self.value(alone[number]))
-        counts, weights = alone[best], alone[best]
+        single = np.eye(len(self.fusion.values))
+        best = max(range(len(single)), key=lambda number: self.value(single[number]))
+        counts, weights = single[best], single[best]
         for step in range(2, _STEPS + 1):
-            counts = max((counts + one for one in alone), key=lambda tried: self.value(tried / step))
+            counts = max((counts + one for one in single), key=lambda tried: self.value(tried / step))
             weights = max((weights, counts / step), key=self.value)
-        gains = self._gains(weights, alone[best])
+        gains = self._gains(weights, single[best])
         goal = self.held_out.goal
         if goal.falls(gains) or not goal.lead(gains).is_likely:
-            weights = alone[best]
-            gains = self._gains(weights, alone[best])
+            weights = single[best]
+            gains = self._gains(weights, single[best])
         return weights, best, gains
 
     def _gains(self, weights: Floats, baseline: Floats) -> dict[str, Difference]:
