@@ -130,26 +130,26 @@ class Overlay(InMemory):
 class PrefixedPieces:
     """The pieces of another storage whose keys begin with a prefix and a slash; here their keys are without it."""
 
-    whole: Pieces
+    pieces: Pieces
     prefix: str
 
     def get(self, key: str) -> Piece | None:
         """Return the piece with this key, or None."""
-        piece = self.whole.get(f"{self.prefix}/{key}")
+        piece = self.pieces.get(f"{self.prefix}/{key}")
         return None if piece is None else replace(piece, key=key)
 
     def put(self, piece: Piece) -> None:
         """Store a piece; an existing one with the same key stays."""
-        self.whole.put(replace(piece, key=f"{self.prefix}/{piece.key}"))
+        self.pieces.put(replace(piece, key=f"{self.prefix}/{piece.key}"))
 
     def drop(self, key: str) -> None:
         """Remove a piece if it exists."""
-        self.whole.drop(f"{self.prefix}/{key}")
+        self.pieces.drop(f"{self.prefix}/{key}")
 
     def listed(self) -> list[str]:
         """Return the keys that have the prefix, without it, sorted."""
         begin = f"{self.prefix}/"
-        return [key.removeprefix(begin) for key in self.whole.listed() if key.startswith(begin)]
+        return [key.removeprefix(begin) for key in self.pieces.listed() if key.startswith(begin)]
 
 
 class OnDisk:

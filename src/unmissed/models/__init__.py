@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unmissed.models.base import Certificate, Explanation, Model, UncertifiedWarning
     from unmissed.models.embeddings.leml.estimator import LEML
     from unmissed.models.embeddings.sleec.estimator import SLEEC
-    from unmissed.models.ensembles.ensemble import Ensemble
+    from unmissed.models.ensembles.estimator import Ensemble
     from unmissed.models.instance_trees.fastxml import FastXML
     from unmissed.models.instance_trees.pfastrexml import PfastreXML
     from unmissed.models.instance_trees.pfastxml import PfastXML
@@ -37,7 +37,7 @@ _PUBLIC = {
     "Bonsai": "label_trees.bonsai",
     "Certificate": "base",
     "DiSMEC": "linear.dismec.estimator",
-    "Ensemble": "ensembles.ensemble",
+    "Ensemble": "ensembles.estimator",
     "Explanation": "base",
     "FastXML": "instance_trees.fastxml",
     "Group": "parameters",

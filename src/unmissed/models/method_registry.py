@@ -109,7 +109,7 @@ METHODS: dict[str, Method] = {
 
 COMPOSITES: dict[str, Method] = {
     "ensemble": Method(
-        "unmissed.models.ensembles.ensemble:Ensemble", "a weighted mean of the calibrated scores of several models"
+        "unmissed.models.ensembles.estimator:Ensemble", "a weighted mean of the calibrated scores of several models"
     ),
 }
 """Methods that consist of other methods. Commands over all methods, such as a comparison, leave them out."""

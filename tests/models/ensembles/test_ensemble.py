@@ -148,17 +148,17 @@ def test_partitions_train_all_members_and_the_last_one_opens_the_ensemble(fitted
     assert np.array_equal(model.rank(TEST.X).labels, fitted.rank(TEST.X).labels)
 
 
-def test_pieces_below_a_prefix_are_those_of_the_whole(fitted):
+def test_pieces_below_a_prefix_keep_their_keys(fitted):
     below = PrefixedPieces(fitted.pieces_, "members/0")
     assert below.listed() == ["labels/00000000"]
     assert below.get("labels/00000000").key == "labels/00000000"
     assert below.get("weights") is None
-    whole = InMemory()
-    copy = PrefixedPieces(whole, "members/7")
+    every = InMemory()
+    copy = PrefixedPieces(every, "members/7")
     copy.put(below.get("labels/00000000"))
-    assert whole.listed() == ["members/7/labels/00000000"]
+    assert every.listed() == ["members/7/labels/00000000"]
     copy.drop("labels/00000000")
-    assert whole.listed() == []
+    assert every.listed() == []
 
 
 def test_inspection_shows_weights_and_the_held_out_gain(fitted):
@@ -175,7 +175,7 @@ def test_depth_bounds_what_each_member_lists(fitted):
 
 def test_batches_of_rows_do_not_change_the_ranking(fitted, monkeypatch):
     expected = fitted.rank(TEST.X, 4)
-    monkeypatch.setattr("unmissed.models.ensembles.ensemble._CELLS", 500)
+    monkeypatch.setattr("unmissed.models.ensembles.estimator._CELLS", 500)
     found = fitted.rank(TEST.X, 4)
     assert isinstance(found, Ranking)
     assert np.array_equal(found.scores, expected.scores)
