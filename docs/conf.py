@@ -32,6 +32,7 @@ HUBS = {
         "propensity",
         "metrics",
         "compare",
+        "ensembles",
         "methods",
         "commands",
         "runs",
@@ -110,11 +111,11 @@ def list_methods(app, docname, source):
     """Fill the page on methods with a table of parameters per registered method, taken from the classes."""
     if docname != "methods":
         return
-    from unmissed.models.method_registry import METHODS, find_model
+    from unmissed.models.method_registry import COMPOSITES, METHODS, find_model
     from unmissed.models.parameters import parameters_of
 
     parts = []
-    for name, method in METHODS.items():
+    for name, method in (METHODS | COMPOSITES).items():
         cls = find_model(name)
         parts += [f"## {name}", f"`unmissed.models.{cls.__name__}`: {method.summary}.", ""]
         parameters = parameters_of(cls)
@@ -123,6 +124,9 @@ def list_methods(app, docname, source):
         for one in parameters:
             text = one.sentence.replace("|", r"\|").replace("*", r"\*")
             parts.append(f"| `{one.name}` | `{one.default!r}` | {one.expected} | {text} | {one.group.value} |")
+        if cls.paper_params:
+            values = ", ".join(f"`{key}={value!r}`" for key, value in cls.paper_params.items())
+            parts += ["", f"`{cls.__name__}.paper()` and `--paper` set {values}."]
         parts.append("")
     source[0] = source[0].replace("@METHODS@", "\n".join(parts))
 

@@ -165,3 +165,29 @@ def test_labels_that_miss_the_tolerance_are_named_on_standard_error(tmp_path, ca
         run([str(word) for word in words])
     captured = capsys.readouterr()
     assert "labels did not converge: label" in captured.err
+
+
+def test_paper_trains_the_literal_objective_with_other_options(texts, tmp_path, capsys):
+    said(capsys, "train", "pw-dismec", texts, "--run", tmp_path / "run", "--paper", "--tol", 0.1, "--C", 0.5)
+    params = open_run(tmp_path / "run").recipe.params
+    assert (params["weighting"], params["C"], params["fit_bias"], params["prune"]) == ("tail", 0.5, "free", 0.01)
+    assert params["tol"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["dismec", "--paper"], "--paper: DiSMEC has no paper_params"),
+        (["pw-dismec", "--paper", "--C", 3], "--paper: C is 0.5 in the paper's objective of PWDiSMEC; got 3.0"),
+        (["pw-dismec", "--paper", "--tuned"], "--paper and --tuned both set parameters"),
+    ],
+)
+def test_paper_is_refused_where_it_has_no_meaning(words, line, texts, tmp_path, capsys):
+    assert line in refused(capsys, "train", words[0], texts, "--run", tmp_path / "run", *words[1:])
+
+
+def test_help_shows_paper_with_its_values_for_methods_that_have_it(capsys):
+    assert "--paper stands for --weighting tail --C 0.5 --fit-bias free" in " ".join(
+        said(capsys, "train", "pw-dismec", "--help").split()
+    )
+    assert "--paper" not in said(capsys, "train", "dismec", "--help")

@@ -18,17 +18,18 @@ from unmissed import load_model
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Threads, Work
 from unmissed.models import Model, find_model, make_model
-from unmissed.models.method_registry import METHODS
+from unmissed.models.method_registry import COMPOSITES, METHODS
 from unmissed.models.parameters import parameters_of
 from unmissed.propensity import Constant
 from unmissed.runs import Recipe, open_run, train
 
 TRAIN, TEST = small_corpus()
 QUICK = {"n_jobs": 1, "block_size": 16, "n_trees": 2, "max_leaf": 8, "n_learners": 2, "n_components": 8}
+QUICK["members"] = ("dismec", "popularity")
 """Small settings, for the methods that have such parameters."""
 
 assert own_model.METHOD in METHODS
-every_method = pytest.mark.parametrize("method", sorted(METHODS))
+every_method = pytest.mark.parametrize("method", [*sorted(METHODS), *COMPOSITES])
 
 
 def quick(method, **more):
@@ -72,7 +73,7 @@ def test_parameters_are_keywords_with_defaults_types_and_a_line_of_help(method):
         assert one.help, f"{one.name} is not described"
         assert one.default is not inspect.Parameter.empty, one.name
         assert inspect.signature(cls).parameters[one.name].kind is inspect.Parameter.KEYWORD_ONLY, one.name
-    assert METHODS[method].summary
+    assert (METHODS | COMPOSITES)[method].summary
 
 
 @every_method

@@ -14,17 +14,18 @@ from unmissed import load_model
 from unmissed.archive import write_manifest
 from unmissed.data import Dataset, load
 from unmissed.errors import InputError
-from unmissed.models.method_registry import METHODS, find_model, make_model
+from unmissed.models.method_registry import COMPOSITES, METHODS, find_model, make_model
 from unmissed.models.parameters import parameters_of
 from unmissed.runs import open_run, train
 
 TRAIN, TEST = small_corpus(n_labels=20, n_train=80)
 QUICK = {"n_jobs": 1, "block_size": 8, "n_trees": 2, "max_leaf": 8, "n_learners": 2, "n_components": 8}
+QUICK["members"] = ("dismec", "popularity")
 HOSTILE = (0, -1, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**64, 10**400, 1e300, math.inf, math.nan)
 MOST_BYTES = 2**26
 
 assert own_model.METHOD in METHODS
-every_method = pytest.mark.parametrize("method", sorted(METHODS))
+every_method = pytest.mark.parametrize("method", [*sorted(METHODS), *COMPOSITES])
 
 
 @pytest.fixture(scope="module")

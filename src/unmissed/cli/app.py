@@ -17,6 +17,7 @@ from unmissed.cli import (
     compile,
     data,
     demo,
+    ensemble,
     evaluate,
     inspect,
     plan,
@@ -34,7 +35,19 @@ from unmissed.writing import FULL
 class OrderedCommands(TyperGroup):
     """The commands in order of use."""
 
-    order = ("data", "train", "predict", "evaluate", "inspect", "tune", "compare", "extend", "update", "plan")
+    order = (
+        "data",
+        "train",
+        "predict",
+        "evaluate",
+        "inspect",
+        "tune",
+        "compare",
+        "ensemble",
+        "extend",
+        "update",
+        "plan",
+    )
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands; those that are not in `order` come last."""
@@ -97,6 +110,7 @@ for command in (
     inspect.inspect,
     tune.tune,
     compare.compare,
+    ensemble.ensemble,
     train.extend,
     update.update,
     plan.plan,

@@ -132,5 +132,7 @@ def _show_label(run: "Run", label: str, top: int, json: bool) -> None:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(one, dict) and "method" in one for one in value):
+        value = ", ".join(one["method"] for one in value)  # the members of an ensemble
     shown = ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -2,7 +2,9 @@
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable
+from copy import copy
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -10,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from unmissed.models.base import Model
     from unmissed.models.parameters import Parameter
 
 Handler = Callable[..., None]
@@ -50,6 +53,7 @@ def make_command(method: str, handler: Handler) -> Any:
     cls = find_model(method)
     parameters = parameters_of(cls)
     own = [one for one in inspect.signature(handler).parameters.values() if one.name not in ("method", "params")]
+    own = [_hidden(one) if one.name == "paper" and not cls.paper_params else one for one in own]
     options = [_option(one) for one in parameters]
     positional = [one for one in own if one.default is inspect.Parameter.empty]
     optional = [one for one in own if one.default is not inspect.Parameter.empty]
@@ -62,7 +66,7 @@ def make_command(method: str, handler: Handler) -> Any:
     every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*positional, *options, *optional)]
     call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in every}
-    call.__doc__ = _help(method, cls.__doc__ or "", handler.__doc__ or "")
+    call.__doc__ = _help(method, cls, handler.__doc__ or "")
     single = typer.Typer(rich_markup_mode="rich", add_completion=False)
     single.command(name=method)(call)
     return typer.main.get_command(single)
@@ -96,6 +100,8 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     annotation, default, shown, words = _scalar(parameter.annotation), parameter.default, None, []
     if parameter.is_propensity:
         annotation, default, shown, words = str | None, None, "jain", ["jain", "jain:A,B", "constant:P", "table:FILE"]
+    elif parameter.holds_models:
+        annotation, default = str, ",".join(default)
     elif parameter.annotation is bool:
         names = [f"{names[0]}/--no-{name}"]
     elif parameter.choices:
@@ -137,9 +143,20 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _help(method: str, described: str, common: str) -> str:
+def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return an option that help does not show; the command refuses it."""
+    annotation, option = get_args(parameter.annotation)
+    option = copy(option)
+    option.hidden = True
+    return parameter.replace(annotation=Annotated[annotation, option])
+
+
+def _help(method: str, cls: "type[Model]", common: str) -> str:
     """Return a command's help: the docstring of the estimator, then the help that all methods share."""
-    own = inspect.cleandoc(described).partition("\nParameters\n")[0].strip().replace("[", r"\[")
+    own = inspect.cleandoc(cls.__doc__ or "").partition("\nParameters\n")[0].strip().replace("[", r"\[")
+    if cls.paper_params:
+        words = shlex.join(option_words(method, dict(cls.paper_params)))
+        own = f"{own}\n\n--paper stands for {words}."
     text = inspect.cleandoc(common).replace("METHOD", method)
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in f"{own}\n\n{text}".split("\n\n"))
 

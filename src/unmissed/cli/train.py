@@ -46,6 +46,10 @@ def train_method(
         bool,
         typer.Option("--tuned", help="Select parameters on held-out rows first, as `unmissed tune` does by default."),
     ] = False,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Train the literal objective of the method's paper."),
+    ] = False,
     check: Annotated[
         bool,
         typer.Option("--check/--no-check", help="Warn if a weighting loses P@1 on held-out rows."),
@@ -89,6 +93,8 @@ def train_method(
     from unmissed.runs.run_folder import RunFolder
 
     model = make_model(method, params)
+    if paper:
+        model = _paper_model(model, _given(ctx, params), tuned)
     if run is None:
         again = shlex.join(["unmissed", "train", method, data, "--run", "DIR"])
         raise InputError(f"--run is missing: it names the folder that the trained run is written to: {again}")
@@ -113,6 +119,16 @@ def _given(ctx: typer.Context, params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that were set on the command line."""
     sources = {name: ctx.get_parameter_source(name) for name in params}
     return {name: params[name] for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+
+
+def _paper_model(model: "Model", given: dict[str, Any], tuned: bool) -> "Model":
+    """Return a model with its paper's objective and the parameters of the command line; raise if they contradict."""
+    if tuned:
+        raise InputError("--paper and --tuned both set parameters; leave one of them out")
+    try:
+        return type(model).paper(**given)
+    except InputError as error:
+        raise InputError(f"--paper: {error}") from error
 
 
 def _tune(method: str, dataset: "Dataset", given: dict[str, Any], run: Path, json: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
     from unmissed.execution.executor_registry import open_executor
     from unmissed.execution.once import Once
-    from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces
+    from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces, PrefixedPieces
     from unmissed.execution.processes import Processes
     from unmissed.execution.threads import Threads, count_jobs
     from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
@@ -33,6 +33,7 @@ _PUBLIC = {
     "Piece": "pieces",
     "Pieces": "pieces",
     "Placed": "work",
+    "PrefixedPieces": "pieces",
     "Processes": "processes",
     "Partition": "work",
     "SharedState": "work",
@@ -58,6 +59,7 @@ __all__ = [
     "Piece",
     "Pieces",
     "Placed",
+    "PrefixedPieces",
     "Processes",
     "SharedState",
     "Task",

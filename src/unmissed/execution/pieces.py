@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -124,6 +124,32 @@ class Overlay(InMemory):
     def listed(self) -> list[str]:
         """Return the keys of both layers, sorted."""
         return sorted({*super().listed(), *self.below.listed()})
+
+
+@dataclass(frozen=True)
+class PrefixedPieces:
+    """The pieces of another storage whose keys begin with a prefix and a slash; here their keys are without it."""
+
+    pieces: Pieces
+    prefix: str
+
+    def get(self, key: str) -> Piece | None:
+        """Return the piece with this key, or None."""
+        piece = self.pieces.get(f"{self.prefix}/{key}")
+        return None if piece is None else replace(piece, key=key)
+
+    def put(self, piece: Piece) -> None:
+        """Store a piece; an existing one with the same key stays."""
+        self.pieces.put(replace(piece, key=f"{self.prefix}/{piece.key}"))
+
+    def drop(self, key: str) -> None:
+        """Remove a piece if it exists."""
+        self.pieces.drop(f"{self.prefix}/{key}")
+
+    def listed(self) -> list[str]:
+        """Return the keys that have the prefix, without it, sorted."""
+        begin = f"{self.prefix}/"
+        return [key.removeprefix(begin) for key in self.pieces.listed() if key.startswith(begin)]
 
 
 class OnDisk:

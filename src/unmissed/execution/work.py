@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from unmissed.errors import InputError, UnmissedError
-from unmissed.execution.pieces import InMemory, OnDisk, Piece, Pieces
+from unmissed.execution.pieces import InMemory, OnDisk, Piece, Pieces, PrefixedPieces
 from unmissed.progress import AllProgress, Progress, silent
 from unmissed.settings import SETTINGS
 
@@ -161,6 +161,13 @@ class Work:
         self._done = 0
         self._total = 0
         self._planned = 0
+
+    def below(self, prefix: str, progress: Progress = silent) -> Work:
+        """Return work whose pieces are stored under a prefix, with this executor, partition and remaining time."""
+        partition = self.partition
+        if partition.seconds is not None:
+            partition = replace(partition, seconds=max(self._seconds_left(), 0.0))
+        return Work(PrefixedPieces(self.pieces, prefix), self.executor, progress, partition)
 
     def plan(self, size: int) -> None:
         """Announce the total size of all further `map` calls, so that progress shows the right total from the start."""

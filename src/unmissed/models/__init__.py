@@ -2,7 +2,8 @@
 
 Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
 ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
-`embeddings/` (LEML, SLEEC). `method_registry.py` names the methods, `selection/` chooses parameters on held-out rows.
+`embeddings/` (LEML, SLEEC). `ensembles/` combines models, `method_registry.py` names the methods, `selection/` chooses
+parameters on held-out rows.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from unmissed.models.base import Certificate, Explanation, Model, UncertifiedWarning
     from unmissed.models.embeddings.leml.estimator import LEML
     from unmissed.models.embeddings.sleec.estimator import SLEEC
+    from unmissed.models.ensembles.estimator import Ensemble
     from unmissed.models.instance_trees.fastxml import FastXML
     from unmissed.models.instance_trees.pfastrexml import PfastreXML
     from unmissed.models.instance_trees.pfastxml import PfastXML
@@ -35,6 +37,7 @@ _PUBLIC = {
     "Bonsai": "label_trees.bonsai",
     "Certificate": "base",
     "DiSMEC": "linear.dismec.estimator",
+    "Ensemble": "ensembles.estimator",
     "Explanation": "base",
     "FastXML": "instance_trees.fastxml",
     "Group": "parameters",
@@ -67,6 +70,7 @@ __all__ = [
     "Bonsai",
     "Certificate",
     "DiSMEC",
+    "Ensemble",
     "Explanation",
     "FastXML",
     "Group",

@@ -113,6 +113,8 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     """Parameters of the simpler method that this one extends, such as no weighting; the baseline of `choose`."""
     preferred_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that `choose` takes unless others are likely better; by default the model's own."""
+    paper_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters of the objective that the method's paper states; `paper` makes a model with them."""
     fast_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
     row_exponents: ClassVar[Mapping[str, float]] = {}
@@ -133,6 +135,21 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         describe_parameters(cls)
+
+    @classmethod
+    def paper(cls, **params: Any) -> Self:
+        """Return an unfitted model with the paper's literal objective, `paper_params`, and the given parameters.
+
+        Raise if the class has no `paper_params`, or if a given parameter contradicts them.
+        """
+        if not cls.paper_params:
+            raise InputError(f"{cls.__name__} has no paper_params; name its parameters one by one")
+        for name in cls.paper_params.keys() & params.keys():
+            if params[name] != cls.paper_params[name]:
+                raise InputError(
+                    f"{name} is {cls.paper_params[name]} in the paper's objective of {cls.__name__}; got {params[name]}"
+                )
+        return cls(**{**params, **cls.paper_params})
 
     @abstractmethod
     def _fit(self, rows: TrainingData, work: Work) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -107,6 +107,13 @@ METHODS: dict[str, Method] = {
 }
 """The methods of this package by name; classes are imported on first use."""
 
+COMPOSITES: dict[str, Method] = {
+    "ensemble": Method(
+        "unmissed.models.ensembles.estimator:Ensemble", "a weighted mean of the calibrated scores of several models"
+    ),
+}
+"""Methods that consist of other methods. Commands over all methods, such as a comparison, leave them out."""
+
 _registered: dict[str, type[Model]] = {}
 
 
@@ -116,7 +123,7 @@ def register(name: str, cls: type[Model], summary: str = "") -> None:
     An installed package registers its models for every process by an entry point `name = "module:Class"` in the group
     `unmissed.models`.
     """
-    if name in METHODS and _registered.get(name) is not cls:
+    if name in METHODS | COMPOSITES and _registered.get(name) is not cls:
         raise InputError(f"the method {name!r} is already registered")
     first_line = (cls.__doc__ or "").strip().split("\n")[0]
     METHODS[name] = Method(f"{cls.__module__}:{cls.__qualname__}", summary or first_line)
@@ -131,6 +138,11 @@ def known_methods() -> dict[str, Method]:
     return methods
 
 
+def find_method(name: str) -> Method:
+    """Return the registered method, or the composite of methods, with a name that `find_model` accepts."""
+    return (known_methods() | COMPOSITES)[name]
+
+
 def method_with_role(role: str) -> str:
     """Return the name of the method with a role, such as `DEFAULT`."""
     return next(name for name, method in METHODS.items() if method.role == role)
@@ -140,7 +152,8 @@ def find_model(method: str) -> type[Model]:
     """Return the model class of a method; raise for an unknown name."""
     if method in _registered:
         return _registered[method]
-    known = METHODS if method in METHODS else known_methods()  # entry points are slow to look up
+    own = METHODS | COMPOSITES
+    known = own if method in own else known_methods()  # entry points are slow to look up
     if method not in known:
         raise InputError(f"unknown method {method!r}; known: {', '.join(known)}{did_you_mean(method, known)}")
     module, _, name = known[method].import_path.partition(":")
@@ -162,10 +175,26 @@ def make_model(method: str, params: Mapping[str, Any]) -> Model:
     return cls(**params)
 
 
+def as_models(name: str, value: Any) -> list[Model]:
+    """Return the models of a parameter: unfitted copies of models, and names of methods with their defaults."""
+    from sklearn.base import clone
+
+    from unmissed.models.base import Model
+
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InputError(f"{name} must be a list of models or of names of methods; got {value!r}")
+    for one in value:
+        if not isinstance(one, str | Model):
+            raise InputError(f"{name} must be models or names of methods; got {one!r}")
+        if one in COMPOSITES or (isinstance(one, Model) and method_of(one) in COMPOSITES):
+            raise InputError(f"{name} cannot contain an ensemble; list its members instead")
+    return [make_model(one, {}) if isinstance(one, str) else clone(one) for one in value]
+
+
 def method_of(model: Model) -> str:
     """Return the registered name of a model's class."""
     import_path = f"{type(model).__module__}:{type(model).__qualname__}"
-    for name, method in known_methods().items():
+    for name, method in (known_methods() | COMPOSITES).items():
         if method.import_path == import_path:
             return name
     raise InputError(f"{type(model).__name__} is not a registered method; register it with unmissed.models.register")

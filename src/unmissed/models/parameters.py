@@ -11,6 +11,7 @@ signature.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
@@ -53,6 +54,11 @@ class Group(Enum):
     FIT = "fit"
     PREDICT = "predict"
     EXECUTION = "execution"
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """Declares that a parameter is a list of unfitted models or names of methods; a recipe holds their recipes."""
 
 
 Cost = Annotated[float, NumberRange(0, above=True), Help("weight of the loss relative to the penalty")]
@@ -103,6 +109,7 @@ class Parameter:
     help: str = ""
     group: Group = Group.FIT
     range: Range | None = None
+    holds_models: bool = False
 
     @property
     def changes_result(self) -> bool:
@@ -118,6 +125,7 @@ class Parameter:
     def expected(self) -> str:
         """The values that the parameter accepts, in words; empty if its type is unknown."""
         words = ["a propensity model", "None"] if self.is_propensity else list(_words(self.annotation, self.range))
+        words = ["a list of models or of names of methods"] if self.holds_models else words
         return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
     @property
@@ -150,6 +158,8 @@ class Parameter:
         """Return the value that a word of the command line stands for; raise if the parameter does not take it."""
         if self.is_propensity:
             return word
+        if self.holds_models:
+            return tuple(re.split("[,+]", word))
         values: list[Any] = []
         for read in (_parse_constant, int, float, str):
             with suppress(ValueError):
@@ -233,10 +243,11 @@ def _read_parameters(cls: Any) -> tuple[Parameter, ...]:
 def _declared(name: str, annotation: Any, default: Any) -> Parameter:
     if name in _STANDARD and not _found(annotation, Help):
         annotation = _STANDARD[name]
-    found = {kind: _found(annotation, kind) for kind in (Help, Group, Range)}
+    found = {kind: _found(annotation, kind) for kind in (Help, Group, Range, ModelList)}
     text = found[Help].text if found[Help] else ""
     plain = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    return Parameter(name, plain, default, text, found[Group] or Group.FIT, found[Range])
+    group = found[Group] or Group.FIT
+    return Parameter(name, plain, default, text, group, found[Range], found[ModelList] is not None)
 
 
 def _found(annotation: Any, kind: Any) -> Any:

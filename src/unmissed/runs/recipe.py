@@ -9,8 +9,8 @@ from typing import Any
 
 from unmissed.errors import InputError
 from unmissed.models.base import Model
-from unmissed.models.method_registry import find_model, method_of
-from unmissed.models.parameters import parameters_of
+from unmissed.models.method_registry import COMPOSITES, as_models, find_model, make_model, method_of
+from unmissed.models.parameters import Parameter, parameters_of
 from unmissed.propensity import Propensity, as_propensity, describe, from_description
 
 
@@ -34,11 +34,7 @@ class Recipe:
     def of(cls, model: Model, text: Mapping[str, Any] | None = None) -> Recipe:
         """Return the recipe of a model, whose `random_state` is an integer (see `seeded`)."""
         values = model.get_params(deep=False)
-        params = {
-            one.name: _written(one.name, values[one.name], is_propensity=one.is_propensity)
-            for one in parameters_of(type(model))
-            if one.changes_result
-        }
+        params = {one.name: _written(one, values[one.name]) for one in parameters_of(type(model)) if one.changes_result}
         return cls(method_of(model), params, None if text is None else dict(text))
 
     def to_json(self) -> dict[str, Any]:
@@ -65,12 +61,15 @@ class Recipe:
     def constructor_params(self) -> dict[str, Any]:
         """Return the constructor arguments of the model; raise for unknown or invalid ones."""
         known = {one.name: one for one in parameters_of(find_model(self.method))}
-        made = {}
+        made: dict[str, Any] = {}
         for name, value in self.params.items():
             if name not in known:
                 raise InputError(f"{self.method} has no parameter {name!r}; the run is damaged or of a later version")
             if known[name].is_propensity:
                 made[name] = from_description(value)
+                continue
+            if known[name].holds_models:
+                made[name] = _read_models(self.method, value)
                 continue
             try:
                 known[name].check(value)
@@ -92,10 +91,14 @@ class Recipe:
         return [one.name for one in parameters_of(find_model(self.method)) if one.is_propensity]
 
 
-def _written(name: str, value: Any, *, is_propensity: bool) -> Any:
+def _written(parameter: Parameter, value: Any) -> Any:
     """Return a parameter as a JSON value that reads back equal."""
-    if is_propensity:
+    name = parameter.name
+    if parameter.is_propensity:
         return describe(as_propensity(value))
+    if parameter.holds_models:
+        recipes = [Recipe.of(one) for one in as_models(name, value)]
+        return [{"method": one.method, "params": one.params} for one in recipes]
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's numbers
         value = value.item()
     if isinstance(value, tuple):
@@ -106,6 +109,17 @@ def _written(name: str, value: Any, *, is_propensity: bool) -> Any:
     if not is_json:
         raise InputError(f"{name} is {value!r}; a run can store numbers, strings and lists of them only")
     return value
+
+
+def _read_models(method: str, value: Any) -> list[Model]:
+    """Return the models that `_written` described; raise if they are invalid or consist of models themselves."""
+    if not isinstance(value, list) or not value:
+        raise InputError(f"the recipe of {method} is damaged: it lists no models")
+    recipes = [Recipe.from_json(one) for one in value]
+    for one in recipes:
+        if one.method in COMPOSITES:
+            raise InputError(f"the recipe of {method} is damaged: it contains the method {one.method!r}")
+    return [make_model(one.method, one.constructor_params()) for one in recipes]
 
 
 def _short(value: Any) -> str:

@@ -53,3 +53,11 @@ def test_the_comparisons_propensity_goes_to_those_that_take_one_and_name_none():
 def test_words_that_mean_nothing_are_refused(word, reason):
     with pytest.raises(InputError, match=reason):
         read_method_specs([word])
+
+
+def test_an_ensemble_is_a_spec_whose_members_are_joined_by_plus_signs():
+    (spec,) = read_method_specs(["ensemble:members=dismec+popularity,depth=9"])
+    assert spec.params == {"members": ("dismec", "popularity"), "depth": 9}
+    assert spec.title == "Ensemble, dismec+popularity, depth 9"
+    assert read_method_specs([spec.key]) == [spec]
+    assert "ensemble" not in {one.method for one in all_method_specs()}, "members are methods that are compared anyway"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from unmissed.metrics import Evaluation, evaluate, merge
@@ -16,6 +17,7 @@ from unmissed.models.base import Model
 from unmissed.models.selection.goal import Goal
 from unmissed.models.training_data import TrainingData
 from unmissed.propensity import FromTable, PropensityLike, as_propensity
+from unmissed.ranking import Ranking
 
 Indices = npt.NDArray[np.int64]
 _FEWEST = 200  # rows that a candidate is trained on, if there are as many
@@ -117,22 +119,35 @@ class HeldOut:
 
     def measure_fold(self, model: Model, n_fit: int, fold: int) -> Measured:
         """Train an unfitted model outside of a fold, and return its evaluation on the fold."""
+        fitted, seconds = self.fit_fold(model, n_fit, fold)
+        ranking = self.rank_fold(fitted, fold, self.goal.cuts[-1])
+        return Measured(self.evaluate(ranking, self.truth(fold)), seconds)
+
+    def fit_fold(self, model: Model, n_fit: int, fold: int) -> tuple[Model, float]:
+        """Train a copy of an unfitted model outside of a fold; return it and the seconds that this took."""
         known = model.get_params(deep=False)
         model = clone(model).set_params(**{name: one for name, one in model.fast_params.items() if name in known})
         if "propensity" in known:
-            model.set_params(propensity=FromTable(self.p))
+            p = as_propensity(known["propensity"]).estimate(self.rows.label_counts, self.rows.n_samples)
+            model.set_params(propensity=FromTable(p[self.labels]))
         for name, exponent in model.row_exponents.items():
             model.set_params(**{name: known[name] * (self.rows.n_samples / n_fit) ** exponent})
-        training, held = self._rows(fold, n_fit, bool(known.get("normalize", False))), self._held(fold)
+        training = self._rows(fold, n_fit, bool(known.get("normalize", False)))
         begin = time.perf_counter()
-        fitted = model.fit_rows(training)
-        seconds = time.perf_counter() - begin
-        ranking = fitted.rank(self.rows.X[held], self.goal.cuts[-1])
-        counts = self.rows.label_counts[self.labels]
-        found = evaluate(
-            ranking, self.Y[held], 1 / self.p, self.goal.cuts, metrics=self.goal.metrics, train_counts=counts
-        )
-        return Measured(found, seconds)
+        return model.fit_rows(training), time.perf_counter() - begin
+
+    def rank_fold(self, fitted: Model, fold: int, k: int) -> Ranking:
+        """Return the k highest-scoring labels of the held-out rows of a fold."""
+        return fitted.rank(self.rows.X[self._held(fold)], k)
+
+    def truth(self, fold: int) -> sp.csr_matrix:
+        """Return the labels of the held-out rows of a fold."""
+        return self.Y[self._held(fold)]
+
+    def evaluate(self, ranking: Ranking, truth: sp.csr_matrix) -> Evaluation:
+        """Return the evaluation of a ranking of held-out rows by the goal's metrics."""
+        goal, counts = self.goal, self.rows.label_counts[self.labels]
+        return evaluate(ranking, truth, 1 / self.p, goal.cuts, metrics=goal.metrics, train_counts=counts)
 
     def _rows(self, fold: int, n_fit: int, normalize: bool) -> TrainingData:
         """Return training rows outside a fold; all candidates share them and what they cache."""

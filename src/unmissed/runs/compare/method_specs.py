@@ -9,7 +9,7 @@ from typing import Any
 
 from unmissed.errors import InputError
 from unmissed.models.base import Model
-from unmissed.models.method_registry import find_model, known_methods, make_model
+from unmissed.models.method_registry import find_method, find_model, known_methods, make_model
 from unmissed.models.parameters import parameters_of
 from unmissed.propensity import WEIGHTINGS, Propensity, costs, parse
 
@@ -26,7 +26,8 @@ class MethodSpec:
     @property
     def key(self) -> str:
         """The name on the command line and in results: `pw-dismec:weighting=tail`."""
-        return ":".join(filter(None, [self.method, ",".join(f"{name}={value}" for name, value in self.params.items())]))
+        values = ",".join(f"{name}={_word(value)}" for name, value in self.params.items())
+        return ":".join(filter(None, [self.method, values]))
 
     @property
     def folder(self) -> str:
@@ -36,13 +37,15 @@ class MethodSpec:
     @property
     def title(self) -> str:
         """The name in tables: `PW-DiSMEC, tail`."""
-        values = [value if isinstance(value, str) else f"{name} {value}" for name, value in self.params.items()]
-        return ", ".join([known_methods()[self.method].title, *values])
+        values = [
+            _word(value) if isinstance(value, str | tuple) else f"{name} {value}" for name, value in self.params.items()
+        ]
+        return ", ".join([find_method(self.method).title, *values])
 
     @property
     def family(self) -> str:
         """The family of the method in the registry."""
-        return known_methods()[self.method].family
+        return find_method(self.method).family
 
     def model(self, propensity: Propensity | None = None, n_jobs: int | None = None) -> Model:
         """Return the unfitted model; propensity and n_jobs are defaults for methods that have these parameters."""
@@ -53,6 +56,11 @@ class MethodSpec:
             elif one.name == "n_jobs":
                 params.setdefault("n_jobs", n_jobs)
         return make_model(self.method, params)
+
+
+def _word(value: Any) -> str:
+    """Return a parameter as a word; a list of methods is joined by plus signs, because commas separate parameters."""
+    return "+".join(value) if isinstance(value, tuple) else str(value)
 
 
 def folder_name(key: str) -> str:

@@ -302,3 +302,13 @@ def test_labels_of_equal_score_stand_in_rising_order():
     shard = model.shards_[0]
     alike = replace(shard, weights=np.zeros_like(shard.weights), bias=np.array([0, 1, 0, 0], np.float32))
     assert exact_scores.rank(check_X(X[:1]), [alike], 3, 1).labels[0].tolist() == [1, 0, 2]
+
+
+def test_paper_is_the_literal_objective_and_refuses_what_contradicts_it():
+    model = PWDiSMEC.paper(tol=0.1)
+    assert (model.weighting, model.C, model.fit_bias, model.prune, model.tol) == ("tail", 0.5, "free", 0.01, 0.1)
+    assert PWDiSMEC.paper(C=0.5).C == 0.5
+    with pytest.raises(InputError, match=r"C is 0\.5 in the paper's objective of PWDiSMEC; got 2"):
+        PWDiSMEC.paper(C=2)
+    with pytest.raises(InputError, match="DiSMEC has no paper_params"):
+        DiSMEC.paper()

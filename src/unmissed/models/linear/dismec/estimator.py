@@ -100,10 +100,12 @@ class DiSMEC(OneVsRest):
 class PWDiSMEC(DiSMEC):
     """PW-DiSMEC: DiSMEC that weights observed positives by inverse propensity.
 
-    The less likely a label is to be observed, the more its observed positives cost.
+    The less likely a label is to be observed, the more its observed positives cost. `PWDiSMEC.paper()` has the literal
+    objective of the paper: costs 1/p - 1, C = 0.5, a bias without penalty, weights pruned at 0.01.
     """
 
     baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none", "C": 1.0}
+    paper_params: ClassVar[Mapping[str, Any]] = {"weighting": "tail", "C": 0.5, "fit_bias": "free", "prune": 0.01}
     preferred_params: ClassVar[Mapping[str, Any]] = {"weighting": "floored-tail", "C": 0.3}
     weighting_: WeightingName
     C_: float
