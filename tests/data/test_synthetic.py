@@ -147,8 +147,14 @@ def test_users_are_drawn_in_blocks(monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_items": 0}, {"n_tastes": 0}, {"items_per_row": 0.5}, {"labels_per_row": np.inf}, {"exponent": -1}]
-    + [{"n_tastes": 2**20, "n_items": 2**20}],
+    [
+        {"n_items": 0},
+        {"n_tastes": 0},
+        {"items_per_row": 0.5},
+        {"labels_per_row": np.inf},
+        {"exponent": -1},
+        {"n_tastes": 2**20, "n_items": 2**20},
+    ],
 )
 def test_impossible_users_and_items_are_refused_by_name(options):
     with pytest.raises(InputError, match=f"{next(iter(options))} is"):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from unmissed.data.survey import Survey
 
 
-
 class SyntheticKind(StrEnum):
     """What `make` generates."""
 

@@ -121,9 +121,11 @@ def make_recommendations(
         raise InputError(f"n_tastes is {n_tastes}, for {n_items} items; their product can be at most {LARGEST}")
     rng = np.random.default_rng(rng)
     tastes = _draw_tastes(rng, n_items, n_tastes, exponent)
-    n, parts = n_train + n_test, []
-    for begin in range(0, n, _USERS_AT_A_TIME):
-        parts.append(_draw_users(rng, min(_USERS_AT_A_TIME, n - begin), tastes, items_per_row, labels_per_row))
+    n = n_train + n_test
+    parts = [
+        _draw_users(rng, min(_USERS_AT_A_TIME, n - begin), tastes, items_per_row, labels_per_row)
+        for begin in range(0, n, _USERS_AT_A_TIME)
+    ]
     X, Y = (sparse.csr_matrix(sparse.vstack(part)) for part in zip(*parts, strict=True))
     names = [f"item{item}" for item in range(n_items)]
     train, test = (
@@ -153,7 +155,7 @@ def _draw_users(
     rng: np.random.Generator, n: int, tastes: _Tastes, items_per_row: float, labels_per_row: float
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
     """Return X and Y of n users: the items of the history, and the items that are drawn after it only."""
-    n_tastes, n_items = tastes.edges.shape
+    n_items = tastes.edges.shape[1]
     n_history = 1 + rng.poisson((items_per_row - 1) * rng.gamma(4.0, 0.25, n))
     n_drawn = n_history + 1 + rng.poisson(labels_per_row - 1, n)
     user = np.repeat(np.arange(n), n_drawn)
