@@ -156,31 +156,34 @@ def draw_crowded(seed, kind):
     kind=st.sampled_from(["equal", "ties", "near", "crowd on top"]),
     k=st.sampled_from([1, 5]),
     capacity=st.sampled_from([6, 50, 150, 1000]),  # of 259 labels
+    cost=st.sampled_from([0.01, 13.0]),  # no row is scored directly for its cost, or many are
 )
-def test_crowded_scores_are_ranked_exactly_whatever_the_capacity(seed, kind, k, capacity):
+def test_crowded_scores_are_ranked_exactly_whatever_the_capacity(seed, kind, k, capacity, cost):
     shards, X = draw_crowded(seed, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
         patch.setattr(SETTINGS, "candidate_capacity", capacity - 4 * k)
+        patch.setattr(ranker_module, "_CANDIDATE_COST", cost)
         ranking = QuantizedScan(shards, N_FEATURES).rank(X, k, 1)
     expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
 
 
-def test_only_rows_with_more_candidates_than_the_capacity_are_scored_directly(monkeypatch):
-    shards, X = draw_crowded(0, "equal")
-    several, _ = draw(6, 4 * TILE + 3, alike=False)
-    directly = []
-    score = exact_scores.rank_directly
+@pytest.mark.parametrize(
+    ("kind", "capacity", "cost", "crowded"),
+    [("equal", 200, 0.01, [7]), ("equal", 600, 0.01, []), ("equal", 600, 1e6, [7]), ("crowd on top", 200, 0.01, [])],
+)
+def test_rows_whose_candidates_exceed_the_list_or_the_cost_of_all_labels_are_scored_directly(
+    kind, capacity, cost, crowded, monkeypatch
+):
+    shards, X = draw_crowded(0, kind)
+    directly, score = [], exact_scores.rank_directly
     monkeypatch.setattr(exact_scores, "rank_directly", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
-    for capacity, crowded in ((200, [7]), (600, [])):
-        monkeypatch.setattr(SETTINGS, "candidate_capacity", capacity)
-        QuantizedScan(shards, N_FEATURES).rank(X, 3, 1)
-        assert directly == crowded
-        directly.clear()
-    QuantizedScan(several, N_FEATURES).rank(X, 3, 1)
-    assert directly == []
+    monkeypatch.setattr(SETTINGS, "candidate_capacity", capacity)
+    monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", cost)
+    QuantizedScan(shards, N_FEATURES).rank(X, 3, 1)
+    assert directly == crowded
 
 
 def make_candidates(upper_bounds):

@@ -35,6 +35,9 @@ from unmissed.settings import SETTINGS
 _MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
 _PER_CANDIDATE = 2  # 32-bit numbers
 _MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
+# Nanoseconds of scoring a row directly, per weight, per feature and shard, and per label; and of scoring one candidate,
+# per feature (`benchmarks.ranking`).
+_WEIGHT_COST, _SEARCH_COST, _LABEL_COST, _CANDIDATE_COST = 1.0, 150.0, 2.0, 13.0
 
 
 class Ranker:
@@ -94,6 +97,8 @@ class QuantizedScan:
         counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_features), np.int64)
         for shard in shards:
             count_weights(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
+        self._feature_costs = _WEIGHT_COST * counts.sum(axis=0) + _SEARCH_COST * len(shards)
+        self._label_costs = _LABEL_COST * len(chunk_of)
         firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
         self.chunks = [
             (first, _build_chunk(shards, labels, label_ids, counts[number]))
@@ -122,6 +127,7 @@ class QuantizedScan:
             for first, chunk in self.chunks:
                 sums = workspace("quantized scores", (end - begin, TILE * len(chunk.scale)), np.int32)
                 scan_chunk(chunk, first, rows, sums, sums.view(np.float32), candidates)
+            candidates.counts[candidates.counts > self._most_candidates(rows)] = CROWDED
             for first, chunk in self.chunks:
                 score_candidates(chunk, first, rows, candidates, *output)
             crowded = begin + np.flatnonzero(candidates.counts == CROWDED)
@@ -133,6 +139,13 @@ class QuantizedScan:
         for _ in (threads if len(pieces) > 1 else Threads(1)).each(rank_rows, pieces):
             pass
         return Ranking(labels, best)
+
+    def _most_candidates(self, rows: QuantizedBatch) -> npt.NDArray[np.float64]:
+        """Return for each row the number of candidates whose scores cost as much as those of all labels."""
+        begin, end = rows.indptr[0], rows.indptr[-1]
+        costs = np.append(0.0, np.cumsum(self._feature_costs[rows.indices[begin:end]]))
+        direct = self._label_costs + np.diff(costs[rows.indptr - begin])
+        return np.asarray(direct / (_CANDIDATE_COST * np.maximum(np.diff(rows.indptr), 1)))
 
 
 def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
