@@ -34,12 +34,15 @@ class Settings:
         most 1/32
     logistic_per_label : up to this many labels, passes for one label each are cheaper than one in lanes
     logistic_threshold : first threshold of the sample of rows; chosen by `benchmarks.training`
-    direct_rows : up to this many rows are scored directly from the shards; building the layout would cost more
+    direct_rows : scores of up to this many rows are computed directly from the shards, of more over dense tiles
+    prepare_rows : a ranking of this many rows builds the layout of the quantized scan; it costs about as much as
+        scoring so many rows without it
     chunk_labels : labels per chunk of the quantized scan; their sums for one row fit into the cache
     dense_labels : a feature gets a dense line if more than 1 in 16 labels of a chunk use it
     int8_range : int8 covers weights up to this multiple of a label's root mean square weight
-    candidate_capacity : candidates per row of the quantized scan, plus 4 k
-    scan_sums : sums of the quantized scan per thread; more rows per task read the weights less often
+    candidate_capacity : candidates per row of the quantized scan, plus 4 k; a row with more is scored directly
+    scan_sums : sums of the quantized scan per thread; more rows per task read the weights less often, but leave the
+        CPU cache
     table_bytes : upper bound of the table and counts per feature and chunk, in bytes
     top_columns : maximum number of columns of a tree's first levels, which are scored in one pass
     dense_columns : a feature is dense if more than 1 in 4 columns of the first levels use it
@@ -74,11 +77,12 @@ class Settings:
     logistic_per_label: int = 6
     logistic_threshold: float = 0.2
     direct_rows: int = 256
+    prepare_rows: int = 1024
     chunk_labels: int = 8192
     dense_labels: int = 16
     int8_range: int = 4
-    candidate_capacity: int = 64
-    scan_sums: int = 2**24
+    candidate_capacity: int = 1024
+    scan_sums: int = 2**21
     table_bytes: int = 20
     top_columns: int = 2048
     dense_columns: int = 4

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.speaking import refused, said
 from tests.runs.corpora import tree_bytes
-from unmissed.data import load, open_store
+from unmissed.data import load, make_recommendations, open_store
 from unmissed.propensity import FromTable
 
 
@@ -125,6 +125,17 @@ def test_make_is_repeatable_by_its_seed(tmp_path, capsys):
     assert 0 < metadata["kept"]["train"] < 1
     for name in ("train", "test", "train-complete", "test-complete"):
         assert load(tmp_path / "one" / name).digest == load(tmp_path / "two" / name).digest
+
+
+def test_make_generates_users_and_items(tmp_path, capsys):
+    size = ["--train", 90, "--test", 10, "--labels", 40, "--exponent", 0]
+    said(capsys, "data", "make", tmp_path / "shop", "--kind", "recommendation", *size)
+    made = make_recommendations(90, 10, 40, labels_per_row=3.0, exponent=0.0, rng=0)
+    assert load(tmp_path / "shop" / "train-complete").digest == made.train.digest
+    assert load(tmp_path / "shop" / "test-complete").digest == made.test.digest
+    options = ["--kind", "recommendation", "--features", 50]
+    assert "use --labels" in refused(capsys, "data", "make", tmp_path / "other", *options)
+    assert not (tmp_path / "other").exists()
 
 
 def test_make_refuses_what_cannot_be_and_leaves_nothing(tmp_path, capsys):

@@ -1,9 +1,9 @@
-"""make_corpus: a long tail whose complete truth is known."""
+"""make_corpus and make_recommendations: a long tail whose complete truth is known."""
 
 import numpy as np
 import pytest
 
-from unmissed.data import make_corpus
+from unmissed.data import make_corpus, make_recommendations, synthetic
 from unmissed.data.statistics import fit_power_law
 from unmissed.errors import InputError
 
@@ -94,3 +94,68 @@ def test_the_smallest_corpus_works():
 def test_sizes_that_nothing_can_hold_are_refused(options):
     with pytest.raises(InputError, match=f"{next(iter(options))} is .* at most"):
         make_corpus(**options)
+
+
+def test_one_seed_is_one_set_of_users_and_another_another():
+    one, same, other = (make_recommendations(60, 20, 30, rng=seed) for seed in (7, np.random.default_rng(7), 8))
+    assert (one.train.digest, one.test.digest) == (same.train.digest, same.test.digest)
+    assert one.train.digest != other.train.digest
+
+
+def test_items_are_features_and_labels_and_no_user_has_an_item_in_both():
+    train, test = make_recommendations(700, 50, 900, items_per_row=20, labels_per_row=4, rng=0)
+    for dataset, n_rows in ((train, 700), (test, 50)):
+        dataset.X.check_format(full_check=True)
+        assert dataset.X.shape == dataset.Y.shape == (n_rows, 900)
+        assert dataset.label_names == dataset.feature_names
+        assert (dataset.X.data == 1).all()
+        assert dataset.X.multiply(dataset.Y).nnz == 0
+        assert dataset.X.sum(axis=1).min() >= 1
+    assert 16 < train.X.sum(axis=1).mean() <= 20
+    assert 3 < train.Y.sum(axis=1).mean() <= 4
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.8])
+def test_popularity_follows_the_power_law_whatever_the_tastes(exponent):
+    X = make_recommendations(40_000, 0, 50, items_per_row=1, exponent=exponent, n_tastes=6, rng=1).train.X
+    expected = np.arange(1, 51) ** -exponent
+    expected *= 40_000 / expected.sum()
+    assert np.abs(X.sum(axis=0).A1 - expected).max() < 5 * np.sqrt(expected.max())
+
+
+def test_the_history_tells_the_next_items_unless_all_users_have_the_same_taste():
+    def mean_quantile(n_tastes):
+        """The mean quantile of a user's next items among all items that are not in the history."""
+        words = {"items_per_row": 12, "exponent": 0, "n_tastes": n_tastes, "rng": 2}
+        train, test = make_recommendations(3_000, 500, 100, **words)
+        scores = test.X @ (train.X.T @ train.Y).toarray() / (1.0 + train.label_counts)
+        scores[test.X.nonzero()] = -np.inf
+        n_history = np.diff(test.X.indptr)[:, None]
+        quantiles = (scores.argsort(axis=1).argsort(axis=1) - n_history) / (99 - n_history)
+        return quantiles[test.Y.nonzero()].mean()
+
+    assert abs(mean_quantile(1) - 0.5) < 0.03
+    assert mean_quantile(8) > 0.65
+
+
+def test_users_are_drawn_in_blocks(monkeypatch):
+    monkeypatch.setattr(synthetic, "_USERS_AT_A_TIME", 16)
+    train, test = make_recommendations(30, 9, 40, rng=3)
+    assert (train.n_samples, test.n_samples) == (30, 9)
+    assert len({tuple(row.indices) for row in train.X}) > 16
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_items": 0},
+        {"n_tastes": 0},
+        {"items_per_row": 0.5},
+        {"labels_per_row": np.inf},
+        {"exponent": -1},
+        {"n_tastes": 2**20, "n_items": 2**20},
+    ],
+)
+def test_impossible_users_and_items_are_refused_by_name(options):
+    with pytest.raises(InputError, match=f"{next(iter(options))} is"):
+        make_recommendations(**options)

@@ -20,7 +20,10 @@ from unmissed.settings import SETTINGS
 ROWS = sp.vstack([TRAIN.X] * 3, format="csr")[:300]
 THREADS = 8
 
-assert ROWS.shape[0] > SETTINGS.direct_rows
+
+@pytest.fixture(autouse=True)
+def _rows_that_repay_a_layout(monkeypatch):
+    monkeypatch.setattr(SETTINGS, "prepare_rows", ROWS.shape[0])
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """`unmissed data`: statistics, conversion and verification of data sets, and synthetic data."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,20 @@ from unmissed.data.readers.format_registry import COMPRESSED, SOURCES, TARGETS
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from unmissed.data import Dataset
+    import numpy as np
+
+    from unmissed.data import Corpus, Dataset
     from unmissed.data.readers.reader import DocumentWriter
     from unmissed.data.statistics import Statistics
     from unmissed.data.survey import Survey
+
+
+class SyntheticKind(StrEnum):
+    """What `make` generates."""
+
+    TEXT = "text"
+    RECOMMENDATION = "recommendation"
+
 
 app = typer.Typer(
     no_args_is_help=True, help="Show statistics of data sets, convert and verify them, generate synthetic ones."
@@ -149,9 +160,17 @@ def make(
     train: Annotated[int, typer.Option(help="Training rows.", min=1)] = 10_000,
     test: Annotated[int, typer.Option(help="Test rows.", min=0)] = 2_500,
     labels: Annotated[int, typer.Option(help="Labels.", min=1)] = 500,
-    features: Annotated[int, typer.Option(help="Words in the vocabulary.", min=1)] = 5_000,
+    kind: Annotated[
+        SyntheticKind, typer.Option(help="Documents of words, or users whose items are features and labels.")
+    ] = SyntheticKind.TEXT,
+    features: Annotated[
+        int | None, typer.Option(help="Words in the vocabulary of --kind text; default 5000.", min=1)
+    ] = None,
     labels_per_row: Annotated[float, typer.Option(help="Mean number of labels drawn per row.", min=1)] = 3.0,
-    exponent: Annotated[float, typer.Option(help="Exponent of the power law of label frequencies.", min=0)] = 1.0,
+    exponent: Annotated[
+        float | None,
+        typer.Option(help="Exponent of the power law of label frequencies; default 1, recommendation 0.7.", min=0),
+    ] = None,
     propensity: Annotated[
         str, typer.Option(help="Propensity model of the observed labels: jain, jain:A,B, constant:P, table:FILE.")
     ] = "jain",
@@ -159,7 +178,11 @@ def make(
     xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,
     json: show.JsonOption = False,
 ) -> None:
-    """Generate a synthetic long-tailed corpus with missing labels.
+    """Generate a synthetic long-tailed data set with missing labels.
+
+    --kind text: documents whose words depend on their labels, as TF-IDF features.
+    --kind recommendation: users with about 28 items each (binary features) and the
+    items that they choose next (labels); features and labels are the same items.
 
     The folder gets train and test with observed labels, where label l is observed with
     probability p_l; train-complete and test-complete with all true labels; and
@@ -167,12 +190,14 @@ def make(
     from the complete training labels.
 
     Example: unmissed data make corpus --labels 1000 --propensity jain:0.55,1.5
+
+    Example: unmissed data make shop --kind recommendation --labels 40000 --train 100000
     """
     from dataclasses import replace
 
     import numpy as np
 
-    from unmissed.data import make_corpus, write_store, write_xmc
+    from unmissed.data import write_store, write_xmc
     from unmissed.propensity import drop_labels, parse
     from unmissed.writing import atomic_folder
 
@@ -180,7 +205,7 @@ def make(
         raise InputError(f"{folder}: exists already; remove it or choose another name")
     model = parse(propensity)
     rng = np.random.default_rng(seed)
-    corpus = make_corpus(train, test, labels, features, labels_per_row=labels_per_row, exponent=exponent, rng=rng)
+    corpus = _generate(kind, (train, test, labels), features, labels_per_row, exponent, rng)
     p = model.estimate(corpus.train.label_counts, train)
     kept = {}
     with atomic_folder(folder, keep_same=True) as aside:
@@ -200,6 +225,27 @@ def make(
         f"{folder}: {train:,} training and {test:,} test rows, {labels:,} labels; "
         f"{kept['train']:.0%} of the training labels observed"
     )
+
+
+def _generate(
+    kind: SyntheticKind,
+    sizes: tuple[int, int, int],
+    n_features: int | None,
+    labels_per_row: float,
+    exponent: float | None,
+    rng: "np.random.Generator",
+) -> "Corpus":
+    """Return a data set of the given kind with complete labels; None stands for the default of the kind."""
+    from unmissed.data import make_corpus, make_recommendations
+
+    given: dict[str, Any] = {"labels_per_row": labels_per_row, "rng": rng}
+    if exponent is not None:
+        given["exponent"] = exponent
+    if kind is SyntheticKind.TEXT:
+        return make_corpus(*sizes, **given) if n_features is None else make_corpus(*sizes, n_features, **given)
+    if n_features is not None:
+        raise InputError("--features: in --kind recommendation the features are the labels; use --labels alone")
+    return make_recommendations(*sizes, **given)
 
 
 @app.command()

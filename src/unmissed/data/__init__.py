@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unmissed.data.readers.xmc_text import write_xmc
     from unmissed.data.sources import load, load_labels, read_texts, save
     from unmissed.data.store import open_store, write_store
-    from unmissed.data.synthetic import Corpus, make_corpus
+    from unmissed.data.synthetic import Corpus, make_corpus, make_recommendations
     from unmissed.data.table_columns import Columns
     from unmissed.data.text import TextFeatures
 
@@ -31,6 +31,7 @@ _PUBLIC = {
     "load": "sources",
     "load_labels": "sources",
     "make_corpus": "synthetic",
+    "make_recommendations": "synthetic",
     "open_store": "store",
     "read_texts": "sources",
     "save": "sources",
@@ -47,6 +48,7 @@ __all__ = [
     "load",
     "load_labels",
     "make_corpus",
+    "make_recommendations",
     "open_store",
     "read_texts",
     "save",

@@ -1,4 +1,4 @@
-"""make_corpus: a synthetic long-tailed corpus with complete labels."""
+"""make_corpus and make_recommendations: synthetic long-tailed data sets with complete labels."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from unmissed.matrices import LARGEST, assemble
 _TOPIC_WORDS = 12  # words of a label's topic
 _LABELS_PER_THEME = 15
 _SHARED = 0.4  # fraction of a topic's words drawn from the label's theme, which other labels share
+_TASTE_SPREAD = 3.0  # standard deviation of the log-odds that an item belongs to a taste
+_TASTES_PER_USER = 1.0  # total of the Dirichlet parameters; small values give users of a single taste
+_USERS_AT_A_TIME = 2**14
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -58,7 +61,14 @@ def make_corpus(
     correlation : probability that a label is drawn from the document's theme, between 0 and 1
     rng : seed or Generator
     """
-    _check(n_train, n_test, n_labels, n_features, labels_per_row, words_per_row, exponent, background, correlation)
+    _check_sizes(
+        {"n_train": (n_train, 1), "n_test": (n_test, 0), "n_labels": (n_labels, 1), "n_features": (n_features, 1)}
+    )
+    _check_draws(n_train + n_test, {"labels_per_row": (labels_per_row, 1), "words_per_row": (words_per_row, 0)})
+    _check_exponent(exponent)
+    for name, share in (("background", background), ("correlation", correlation)):
+        if not 0 <= share <= 1:
+            raise InputError(f"{name} is {share}; expected between 0 and 1")
     rng = np.random.default_rng(rng)
     n = n_train + n_test
     frequency = np.arange(1, n_labels + 1, dtype=np.float64) ** -exponent
@@ -74,6 +84,100 @@ def make_corpus(
         for rows in (slice(0, n_train), slice(n_train, n))
     )
     return Corpus(train, test)
+
+
+def make_recommendations(
+    n_train: int = 10_000,
+    n_test: int = 2_500,
+    n_items: int = 5_000,
+    *,
+    items_per_row: float = 28.0,
+    labels_per_row: float = 3.0,
+    exponent: float = 0.7,
+    n_tastes: int = 32,
+    rng: int | np.random.Generator = 0,
+) -> Corpus:
+    """Generate users with the items of their history (binary X) and the items that come next (Y).
+
+    Items are labels and features: column j of X and column j of Y are the same item, and no item is in both for one
+    user. A user draws items from P = Theta Phi, a matrix of rank `n_tastes`. A row of Phi is a taste, a distribution
+    over items; a row of Theta is drawn from a Dirichlet distribution and says how much a user has of each taste. Over
+    all users an item is drawn in proportion to its popularity (rank r: r^-exponent), whatever the tastes. A history has
+    1 + Poisson draws, whose mean differs between users; an item drawn again counts once. A user whose next items are
+    all in the history has no label. Equal seeds give equal data. Item 0 is the most popular one.
+
+    Parameters
+    ----------
+    n_train, n_test, n_items : sizes
+    items_per_row, labels_per_row : mean number of draws for the history and for the next items
+    exponent : exponent of the power law of popularity; 0 makes all items equally popular
+    n_tastes : rank of P; more tastes make items harder to predict
+    rng : seed or Generator
+    """
+    _check_sizes({"n_train": (n_train, 1), "n_test": (n_test, 0), "n_items": (n_items, 1), "n_tastes": (n_tastes, 1)})
+    _check_draws(n_train + n_test, {"items_per_row": (items_per_row, 1), "labels_per_row": (labels_per_row, 1)})
+    _check_exponent(exponent)
+    if n_tastes * n_items > LARGEST:
+        raise InputError(f"n_tastes is {n_tastes}, for {n_items} items; their product can be at most {LARGEST}")
+    rng = np.random.default_rng(rng)
+    tastes = _draw_tastes(rng, n_items, n_tastes, exponent)
+    n = n_train + n_test
+    parts = [
+        _draw_users(rng, min(_USERS_AT_A_TIME, n - begin), tastes, items_per_row, labels_per_row)
+        for begin in range(0, n, _USERS_AT_A_TIME)
+    ]
+    X, Y = (sparse.csr_matrix(sparse.vstack(part)) for part in zip(*parts, strict=True))
+    names = [f"item{item}" for item in range(n_items)]
+    train, test = (
+        Dataset(X[rows], Y[rows], label_names=names, feature_names=names)
+        for rows in (slice(0, n_train), slice(n_train, n))
+    )
+    return Corpus(train, test)
+
+
+class _Tastes(NamedTuple):
+    """Cumulative distributions over items, (n_tastes, n_items), and the fraction of all draws that each taste has."""
+
+    edges: Floats
+    share: Floats
+
+
+def _draw_tastes(rng: np.random.Generator, n_items: int, n_tastes: int, exponent: float) -> _Tastes:
+    """Return tastes: each item is divided among them at random, so that their mixture is the power law."""
+    popularity = np.arange(1, n_items + 1, dtype=np.float64) ** -exponent
+    weights = np.exp(_TASTE_SPREAD * rng.standard_normal((n_tastes, n_items)))
+    edges = np.cumsum(weights * (popularity / weights.sum(axis=0)), axis=1)
+    share = edges[:, -1] / edges[:, -1].sum()
+    return _Tastes(edges / edges[:, -1:], share)
+
+
+def _draw_users(
+    rng: np.random.Generator, n: int, tastes: _Tastes, items_per_row: float, labels_per_row: float
+) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    """Return X and Y of n users: the items of the history, and the items that are drawn after it only."""
+    n_items = tastes.edges.shape[1]
+    n_history = 1 + rng.poisson((items_per_row - 1) * rng.gamma(4.0, 0.25, n))
+    n_drawn = n_history + 1 + rng.poisson(labels_per_row - 1, n)
+    user = np.repeat(np.arange(n), n_drawn)
+    mixture = np.cumsum(rng.dirichlet(_TASTES_PER_USER * tastes.share, n), axis=1)
+    taste = _draw_columns(rng, mixture, user)
+    item = _draw_columns(rng, tastes.edges, taste)
+    cells, first = np.unique(user * n_items + item, return_index=True)
+    user = cells // n_items
+    in_history = first - (np.cumsum(n_drawn) - n_drawn)[user] < n_history[user]
+    X, Y = (
+        _tally(user[chosen], cells[chosen] % n_items, (n, n_items), at_most_one=True)
+        for chosen in (in_history, ~in_history)
+    )
+    return X, Y
+
+
+def _draw_columns(rng: np.random.Generator, edges: Floats, rows: Ints) -> Ints:
+    """Return a column for each of the given rows of cumulative distributions, (n_rows, n_columns)."""
+    n_rows, n_columns = edges.shape
+    ascending = (edges + np.arange(n_rows)[:, None]).ravel()
+    drawn = np.searchsorted(ascending, rows + rng.random(rows.size), side="right") - rows * n_columns
+    return np.asarray(drawn.clip(0, n_columns - 1))
 
 
 def _draw_labels(
@@ -134,36 +238,24 @@ def _tally(rows: Ints, columns: Ints, shape: tuple[int, int], *, at_most_one: bo
     return assemble(values, (cells % shape[1]).astype(np.int32), pointers, shape)
 
 
-def _check(
-    n_train: int,
-    n_test: int,
-    n_labels: int,
-    n_features: int,
-    labels_per_row: float,
-    words_per_row: float,
-    exponent: float,
-    background: float,
-    correlation: float,
-) -> None:
-    for name, size, least in (
-        ("n_train", n_train, 1),
-        ("n_test", n_test, 0),
-        ("n_labels", n_labels, 1),
-        ("n_features", n_features, 1),
-        ("labels_per_row", labels_per_row, 1),
-        ("words_per_row", words_per_row, 0),
-        ("exponent", exponent, 0),
-    ):
+def _check_sizes(sizes: dict[str, tuple[int, int]]) -> None:
+    """Raise if a size, given with its minimum, is out of range."""
+    for name, (size, least) in sizes.items():
         if not size >= least:
             raise InputError(f"{name} is {size}; expected at least {least}")
-    for name, size in (("n_train", n_train), ("n_test", n_test), ("n_labels", n_labels), ("n_features", n_features)):
         if size > LARGEST:
             raise InputError(f"{name} is {size}; expected at most {LARGEST}")
-    for name, mean in (("labels_per_row", labels_per_row), ("words_per_row", words_per_row)):
-        if not mean * (n_train + n_test) <= LARGEST:
-            raise InputError(
-                f"{name} is {mean:g}, for {n_train + n_test} rows; at most {LARGEST} can be drawn in total"
-            )
-    for name, share in (("background", background), ("correlation", correlation)):
-        if not 0 <= share <= 1:
-            raise InputError(f"{name} is {share}; expected between 0 and 1")
+
+
+def _check_draws(n: int, means: dict[str, tuple[float, int]]) -> None:
+    """Raise if a mean number of draws per row, given with its minimum, is out of range."""
+    for name, (mean, least) in means.items():
+        if not mean >= least:
+            raise InputError(f"{name} is {mean}; expected at least {least}")
+        if not mean * n <= LARGEST:
+            raise InputError(f"{name} is {mean:g}, for {n} rows; at most {LARGEST} can be drawn in total")
+
+
+def _check_exponent(exponent: float) -> None:
+    if not exponent >= 0:
+        raise InputError(f"exponent is {exponent}; expected at least 0")

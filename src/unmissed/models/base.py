@@ -263,9 +263,10 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def prepare(self) -> Self:
         """Build the layout in which many rows are ranked fastest, unless it is there; return self.
 
-        `rank` builds it, too, when a call needs it, so `prepare` only chooses the moment, such as the start of a
-        service. It is built once, under a lock, and never changes; it is no part of a pickled model. Any number of
-        threads may call `prepare` and `rank` at the same time, but not while the model is fitted.
+        A call of `rank` builds it, too, if it has so many rows that they repay it (`SETTINGS.prepare_rows`), or if the
+        model cannot rank without. `prepare` chooses the moment: call it first in a service, or before many calls with
+        few rows each. The layout is built once, under a lock, and never changes; it is no part of a pickled model. Any
+        number of threads may call `prepare` and `rank` at the same time, but not while the model is fitted.
         """
         self._check_fitted()
         self._prepare()

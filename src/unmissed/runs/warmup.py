@@ -110,6 +110,7 @@ def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None
     few = data.test.X[:3]
     for rows in (few[:1], few, data.test.X):
         run.rank(rows, 3)
+    run.prepare().rank(few, 3)
     ranking = folder.with_suffix(".npz")
     predict(run, data.test.X, 3).save(ranking)
     summarize(run)

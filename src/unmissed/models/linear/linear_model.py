@@ -117,7 +117,7 @@ class LinearModel(Model):
         return drop_untrained(self.by_label_.get().rank(rows, proposed, k, self.n_jobs), self.untrained_)
 
     def _prepare(self) -> None:
-        self.ranker_.scan.get()
+        self.ranker_.prepare()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)

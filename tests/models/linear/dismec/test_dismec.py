@@ -50,7 +50,8 @@ def same(a, b):
 @pytest.fixture(params=["straight from the shards", "over dense tiles"])
 def scoring(request, monkeypatch):
     """Both ways to score rows, whatever their number."""
-    monkeypatch.setattr(SETTINGS, "direct_rows", 10**9 if request.param == "straight from the shards" else 0)
+    for name in ("direct_rows", "prepare_rows"):
+        monkeypatch.setattr(SETTINGS, name, 10**9 if request.param == "straight from the shards" else 0)
 
 
 def naive_scores(model, X):

@@ -15,6 +15,7 @@ from unmissed.matrices import check_X
 from unmissed.models import DiSMEC
 from unmissed.models.linear.ranking import chunks, exact_scores, int8, scan
 from unmissed.models.linear.ranking import ranker as ranker_module
+from unmissed.models.linear.ranking.candidates import CROWDED, Candidates, add_candidate, score_candidates
 from unmissed.models.linear.ranking.chunks import NO_LINE
 from unmissed.models.linear.ranking.int8 import TILE
 from unmissed.models.linear.ranking.ranker import QuantizedScan, Ranker
@@ -113,7 +114,6 @@ def test_scores_that_overflow_float32_are_ranked_exactly():
 def test_the_bounds_leave_few_candidates(monkeypatch):
     shards, X = draw(3, 20 * TILE, alike=False)
     calls = []
-    score_candidates = ranker_module.score_candidates
     monkeypatch.setattr(
         ranker_module, "score_candidates", lambda *arguments: calls.append(arguments) or score_candidates(*arguments)
     )
@@ -132,22 +132,106 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
     assert 5 <= np.mean([row.sum() for row in kept]) < 30  # of 1,280
 
 
-def test_candidates_beyond_the_capacity_are_scored_at_once(monkeypatch):
-    shards, X = draw(6, 5 * TILE, alike=True)
-    monkeypatch.setattr(SETTINGS, "candidate_capacity", -11)
-    ranking, expected = QuantizedScan(shards, N_FEATURES).rank(X, 3, 1), naive(X, shards, 3)
+def draw_crowded(seed, kind):
+    """Labels whose scores are equal, take few values, are nearly equal, or are all different but for a crowd on top."""
+    rng = np.random.default_rng(seed)
+    n_labels = 4 * TILE + 3
+    base = rng.standard_normal((n_labels, N_FEATURES)) * (rng.random((n_labels, N_FEATURES)) < 0.3)
+    families = {"equal": 1, "ties": 7, "near": 1, "crowd on top": n_labels}[kind]
+    weights = base[rng.integers(0, families, n_labels)]
+    if kind == "near":
+        weights = weights * (1 + 1e-6 * rng.integers(-9, 10, weights.shape))
+    bias = np.zeros(n_labels, np.float32)
+    if kind == "crowd on top":
+        on_top = rng.random(n_labels) < 0.3
+        weights[on_top], bias[on_top] = base[0], 50
+    X = check_X((rng.random((7, N_FEATURES)) < 0.3) / np.sqrt(N_FEATURES))
+    return make_shards(weights.astype(np.float32), bias, [TILE, 100]), X
+
+
+@pytest.mark.kernel
+@settings(deadline=None, max_examples=15)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["equal", "ties", "near", "crowd on top"]),
+    k=st.sampled_from([1, 5]),
+    capacity=st.sampled_from([6, 50, 150, 1000]),  # of 259 labels
+    cost=st.sampled_from([0.01, 13.0]),  # no row is scored directly for its cost, or many are
+)
+def test_crowded_scores_are_ranked_exactly_whatever_the_capacity(seed, kind, k, capacity, cost):
+    shards, X = draw_crowded(seed, kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
+        patch.setattr(SETTINGS, "candidate_capacity", capacity - 4 * k)
+        patch.setattr(ranker_module, "_CANDIDATE_COST", cost)
+        ranking = QuantizedScan(shards, N_FEATURES).rank(X, k, 1)
+    expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
 
 
-def test_a_ranker_builds_the_scan_for_many_rows_and_gives_the_same_bits():
+@pytest.mark.parametrize(
+    ("kind", "capacity", "cost", "crowded"),
+    [("equal", 200, 0.01, [7]), ("equal", 600, 0.01, []), ("equal", 600, 1e6, [7]), ("crowd on top", 200, 0.01, [])],
+)
+def test_rows_whose_candidates_exceed_the_list_or_the_cost_of_all_labels_are_scored_directly(
+    kind, capacity, cost, crowded, monkeypatch
+):
+    shards, X = draw_crowded(0, kind)
+    directly, score = [], exact_scores.rank_directly
+    monkeypatch.setattr(exact_scores, "rank_directly", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
+    monkeypatch.setattr(SETTINGS, "candidate_capacity", capacity)
+    monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", cost)
+    QuantizedScan(shards, N_FEATURES).rank(X, 3, 1)
+    assert directly == crowded
+
+
+def make_candidates(upper_bounds):
+    """Candidates 10, 11, ... of one row, in a full list."""
+    size = len(upper_bounds)
+    labels = np.arange(10, 10 + size, dtype=np.int32)[None]
+    lower_bounds = np.full((1, 2), -np.inf, np.float32)
+    return Candidates(lower_bounds, np.array([size]), labels, np.array([upper_bounds], np.float32))
+
+
+@pytest.mark.kernel
+def test_a_full_list_drops_what_the_bound_excludes_and_is_crowded_if_more_than_half_remains():
+    full = make_candidates([1, 5, 2, 5, 3, np.nan, 1, 4])
+    add_candidate(full, 0, 30, np.float32(6), np.float32(4))
+    assert full.counts[0] == 5
+    assert full.labels[0, :5].tolist() == [11, 13, 15, 17, 30]  # equal to the bound, or unknown: it stays
+    assert np.array_equal(full.upper_bounds[0, :5], np.array([5, 5, np.nan, 4, 6], np.float32), equal_nan=True)
+    crowded = make_candidates([1, 5, 2, 5, 3, np.nan, 1, 4])
+    add_candidate(crowded, 0, 30, np.float32(6), np.float32(3))
+    assert crowded.counts[0] == CROWDED
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("skipped", [True, False])
+def test_candidates_are_scored_best_first_and_skipped_below_the_kth_exact_score(skipped):
+    """The upper bound of the best label is wrong on purpose: the label is missing if and only if it was skipped."""
+    shards, X = draw(3, 2 * TILE, alike=False)
+    chunk, row = QuantizedScan(shards, N_FEATURES).chunks[0][1], X[5]
+    expected = naive(row, shards, 6)
+    exact = expected.scores[0]
+    positions = np.argsort(chunk.label_ids)[expected.labels].astype(np.int32)
+    upper_bounds = np.append((exact[4] + exact[5]) / 2 if skipped else exact[4], exact[1:] + exact[0] - exact[5])[None]
+    lower_bounds = np.full((1, 4), -np.inf, np.float32)
+    candidates = Candidates(lower_bounds, np.array([6]), positions, upper_bounds.astype(np.float32))
+    labels, scores = np.full((1, 4), -1, np.int32), np.full((1, 4), -np.inf, np.float32)
+    score_candidates(chunk, 0, ranker_module._quantize(*csr_arrays(row)), candidates, labels, scores)
+    found = slice(1, 5) if skipped else slice(0, 4)
+    assert np.array_equal(labels[0], expected.labels[0, found])
+    assert np.array_equal(scores[0], exact[found])
+
+
+def test_a_ranker_prepares_in_a_call_that_repays_it_and_no_sooner(monkeypatch):
     shards, X = draw(4, 3 * TILE, alike=False)
+    monkeypatch.setattr(SETTINGS, "prepare_rows", 5 * X.shape[0])
     ranker = Ranker(shards, N_FEATURES)
-    few = SETTINGS.direct_rows // X.shape[0]
-    before = [ranker.rank(sp.csr_matrix(sp.vstack([X] * few)), 5, 1) for _ in range(3)]
+    some, many = (sp.csr_matrix(sp.vstack([X] * times)) for times in (4, 5))
+    before = [ranker.rank(some, 5, 1) for _ in range(3)]
     assert ranker.scan.peek() is None, "few rows are scored directly, however often"
-    many = sp.csr_matrix(sp.vstack([X] * (few + 1)))
-    assert many.shape[0] > SETTINGS.direct_rows
     after = ranker.rank(many, 5, 2)
     scan = ranker.scan.peek()
     assert scan is not None
@@ -160,17 +244,29 @@ def test_a_ranker_builds_the_scan_for_many_rows_and_gives_the_same_bits():
     assert np.array_equal(copy.rank(X, 5, 1).scores, before[0].scores[: X.shape[0]])
 
 
+def test_one_row_more_changes_no_bit_whether_prepared_or_not():
+    shards, X = draw(4, 3 * TILE, alike=False)
+    rows = sp.csr_matrix(sp.vstack([X] * 29))[:257]
+    plain, prepared = Ranker(shards, N_FEATURES), Ranker(shards, N_FEATURES)
+    prepared.prepare()
+    rankings = [ranker.rank(rows[:size], 5, 1) for ranker in (plain, prepared) for size in (256, 257, 1)]
+    assert plain.scan.peek() is None
+    for ranking in rankings:
+        assert np.array_equal(ranking.labels, rankings[1].labels[: len(ranking.labels)])
+        assert np.array_equal(ranking.scores, rankings[1].scores[: len(ranking.labels)])
+
+
 def test_few_rows_use_a_scan_that_is_there(monkeypatch):
     shards, X = draw(4, 3 * TILE, alike=False)
     ranker = Ranker(shards, N_FEATURES)
-    ranker.scan.get()
+    ranker.prepare()
     monkeypatch.setattr(exact_scores, "rank", lambda *_: pytest.fail("scored directly"))
     assert np.array_equal(ranker.rank(X[:1], 5, 1).labels, naive(X[:1], shards, 5).labels)
 
 
 def test_no_scan_is_built_if_its_tables_outgrow_the_weights(monkeypatch):
     shards, X = draw(5, 3 * TILE, alike=False)
-    monkeypatch.setattr(SETTINGS, "direct_rows", 0)
+    monkeypatch.setattr(SETTINGS, "prepare_rows", 0)
     monkeypatch.setattr(SETTINGS, "table_bytes", 2**26)
     ranker = Ranker(shards, N_FEATURES)
     assert np.array_equal(ranker.rank(X, 5, 1).labels, naive(X, shards, 5).labels)

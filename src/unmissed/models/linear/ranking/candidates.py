@@ -2,6 +2,8 @@
 
 The weights of a candidate can be anywhere in memory, and cache misses cost more than the arithmetic. Scoring is
 therefore a software pipeline: the positions of the weights are prefetched two candidates ahead, the weights one ahead.
+A row's candidates are scored in descending order of their upper bounds. The k-th best exact score rises quickly then,
+and candidates whose upper bound is below it are skipped.
 """
 
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from unmissed.numerics.bitset import count_ones
 from unmissed.numerics.prefetch import LINE, prefetch
 from unmissed.numerics.topk import put
 
+CROWDED = -1
 _RANK_SHIFT, _NONE, _ONE = np.uint64(FLAGS_PER_WORD), np.uint64(0), np.uint64(1)
 
 
@@ -21,7 +24,8 @@ class Candidates(NamedTuple):
     """Labels that may be among the k best of each row, with bounds on their scores.
 
     lower_bounds (n_rows, k) holds the k largest lower bounds of each row, in descending order. Row i has counts[i]
-    candidates in labels[i], with upper bounds on their scores in upper_bounds[i].
+    candidates in labels[i], with upper bounds on their scores in upper_bounds[i]. counts[i] is CROWDED if they were too
+    many: row i then has no candidates, and all its labels must be scored.
     """
 
     lower_bounds: Any
@@ -62,18 +66,55 @@ def allocate_row_parts(capacity):
 
 
 @kernel()
-def score_candidates(chunk, first, rows, candidates, labels, best):
-    """Merge the exact scores of the candidates in a chunk into each row's top k; call it after the scan."""
-    n_rows, longest = rows.unit.shape[0], 1
-    items, n_items = np.empty((candidates.counts.sum(), 2), np.int64), 0
-    for row in range(n_rows):
-        longest = max(longest, rows.indptr[row + 1] - rows.indptr[row])
-        bound = candidates.lower_bounds[row, -1]
+def add_candidate(candidates, row, label, upper_bound, bound):
+    """Add a label to a row's candidates; if the list is full, drop those below the bound first.
+
+    A row becomes crowded if that frees less than half of the list.
+    """
+    position, capacity = candidates.counts[row], candidates.labels.shape[1]
+    if position == capacity:
+        labels, upper_bounds, position = candidates.labels[row], candidates.upper_bounds[row], 0
+        for at in range(capacity):
+            if not upper_bounds[at] < bound:  # NaN stays
+                labels[position], upper_bounds[position] = labels[at], upper_bounds[at]
+                position += 1
+        if 2 * position > capacity:
+            candidates.counts[row] = CROWDED
+            return
+    candidates.labels[row, position] = label
+    candidates.upper_bounds[row, position] = upper_bound
+    candidates.counts[row] = position + 1
+
+
+@kernel()
+def _select(chunk, first, candidates, best):
+    """Return the rows and labels of the candidates in a chunk, and their upper bounds, best first in each row."""
+    capacity = 0
+    for count in candidates.counts:
+        capacity += max(count, 0)
+    items, upper_bounds, n_items = np.empty((capacity, 2), np.int64), np.empty(capacity, np.float32), 0
+    for row in range(candidates.counts.shape[0]):
+        bound, begin = max(candidates.lower_bounds[row, -1], best[row, -1]), n_items
         for position in range(candidates.counts[row]):
             label = np.int64(candidates.labels[row, position]) - first
-            if 0 <= label < chunk.label_ids.shape[0] and not candidates.upper_bounds[row, position] < bound:
-                items[n_items, 0], items[n_items, 1] = row, label
+            upper_bound = candidates.upper_bounds[row, position]
+            if 0 <= label < chunk.label_ids.shape[0] and not upper_bound < bound:
+                at = n_items
+                while at > begin and upper_bounds[at - 1] < upper_bound:
+                    items[at, 1], upper_bounds[at] = items[at - 1, 1], upper_bounds[at - 1]
+                    at -= 1
+                items[n_items, 0], items[at, 1], upper_bounds[at] = row, label, upper_bound
                 n_items += 1
+    return items[:n_items], upper_bounds[:n_items]
+
+
+@kernel()
+def score_candidates(chunk, first, rows, candidates, labels, best):
+    """Merge the exact scores of the candidates in a chunk into each row's top k; call it after the scan."""
+    items, upper_bounds = _select(chunk, first, candidates, best)
+    n_items, longest = items.shape[0], 1
+    for row in range(rows.unit.shape[0]):
+        longest = max(longest, rows.indptr[row + 1] - rows.indptr[row])
     parts, sizes = allocate_row_parts(longest), np.zeros(2, np.int64)
     positions, values = np.empty((2, longest), np.int64), np.empty((2, longest), np.float32)
     for at in range(n_items + 2):
@@ -82,26 +123,20 @@ def score_candidates(chunk, first, rows, candidates, labels, best):
         if at < n_items:
             if at == 0 or items[at - 1, 0] != items[at, 0]:
                 _prefetch_lists(chunk, rows, items[at, 0])
-            _prefetch_label(chunk, items[at, 1])
+            if not upper_bounds[at] < best[items[at, 0], -1]:
+                _prefetch_label(chunk, items[at, 1])
         if 0 < at <= n_items:
-            if at == 1 or items[at - 2, 0] != items[at - 1, 0]:
-                split_row(chunk, rows, items[at - 1, 0], parts)
-            sizes[at % 2] = _gather(chunk, items[at - 1, 1], parts, LabelWeights(positions[at % 2], values[at % 2]))
-        if at > 1:
+            row, label = items[at - 1]
+            if at == 1 or items[at - 2, 0] != row:
+                split_row(chunk, rows, row, parts)
+            sizes[at % 2] = -1
+            if not upper_bounds[at - 1] < best[row, -1]:
+                sizes[at % 2] = _gather(chunk, label, parts, LabelWeights(positions[at % 2], values[at % 2]))
+        turn = (at - 1) % 2
+        if at > 1 and sizes[turn] >= 0:
             row, label = items[at - 2]
-            turn = (at - 1) % 2
             score = _sum(chunk, label, LabelWeights(positions[turn], values[turn]), sizes[turn])
             put(labels[row], best[row], chunk.label_ids[label], score)
-
-
-@kernel()
-def score_label(chunk, label, parts, positions, values):
-    """Return bias[l] + w_l.x for a split row, summed in ascending order of feature.
-
-    `positions` and `values` are workspace.
-    """
-    weights = LabelWeights(positions, values)
-    return _sum(chunk, label, weights, _gather(chunk, label, parts, weights))
 
 
 @kernel()

@@ -15,6 +15,7 @@ from unmissed.models.linear.ranking.tiles import fill_tile, score_sparse, score_
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.topk import merge_best
+from unmissed.numerics.workspace import workspace
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
@@ -27,14 +28,29 @@ ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
 
 
 def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
-    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
+    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory.
+
+    Fewer than SETTINGS.prepare_rows rows are scored directly from the shards, more over dense tiles.
+    """
     labels = np.full((X.shape[0], k), -1, np.int32)
     best = np.full((X.shape[0], k), -np.inf, np.float32)
 
     def consume(first: int, rows: slice, scores: Scores) -> None:
         merge_best(scores, first, labels[rows], best[rows])
 
-    _score(X, shards, consume, n_jobs)
+    _score(X, shards, consume, n_jobs, direct=X.shape[0] < SETTINGS.prepare_rows)
+    return Ranking(labels, best)
+
+
+def rank_directly(X: sp.csr_matrix, shards: Sequence[Shard], k: int) -> Ranking:
+    """Return the k highest-scoring labels of each row, read from the shards as they are, on this thread."""
+    labels = np.full((X.shape[0], k), -1, np.int32)
+    best = np.full((X.shape[0], k), -np.inf, np.float32)
+    indptr, indices, data = X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), X.data
+    for first, n_labels, kernel, arguments in _shard_passes(shards):
+        scores = workspace("direct scores", (X.shape[0], n_labels), np.float32)
+        kernel(indptr, indices, data, *arguments, scores)
+        merge_best(scores, first, labels, best)
     return Ranking(labels, best)
 
 
@@ -46,7 +62,7 @@ def decide(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, threshold: 
         row, label = np.nonzero(scores >= threshold)
         hits.append((row + rows.start, label + first))
 
-    _score(X, shards, consume, n_jobs)
+    _score(X, shards, consume, n_jobs, direct=X.shape[0] <= SETTINGS.direct_rows)
     rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True))
     return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
 
@@ -62,16 +78,18 @@ def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.
                 inside = wanted[(labels[wanted] >= first) & (labels[wanted] < first + scores.shape[1])]
                 out[rows.start : rows.stop, inside] = scores[:, labels[inside] - first]
 
-            _score(X, [shard], consume, 1)
+            _score(X, [shard], consume, 1, direct=X.shape[0] <= SETTINGS.direct_rows)
     return out
 
 
-def _score(X: sp.csr_matrix, shards: Sequence[Shard], consume: ScoreConsumer, n_jobs: int | None) -> None:
-    """Call consume(first label, rows, scores) per shard or tile and block of rows; threads share the rows."""
+def _score(
+    X: sp.csr_matrix, shards: Sequence[Shard], consume: ScoreConsumer, n_jobs: int | None, *, direct: bool
+) -> None:
+    """Call consume(first label, rows, scores) per shard (direct) or tile and block of rows; threads share the rows."""
     indptr, data = X.indptr.astype(np.int64), X.data
     pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
     threads = Threads(n_jobs if len(pieces) > 1 else 1)
-    if X.shape[0] <= SETTINGS.direct_rows:
+    if direct:
         indices, passes = X.indices.astype(np.int32, copy=False), _shard_passes(shards)
     else:
         position = by_frequency(X.indices, X.shape[1])

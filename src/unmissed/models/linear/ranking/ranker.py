@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from unmissed.execution import Once, Threads
 from unmissed.models.linear.ranking import exact_scores
-from unmissed.models.linear.ranking.candidates import Candidates, score_candidates
+from unmissed.models.linear.ranking.candidates import CROWDED, Candidates, score_candidates
 from unmissed.models.linear.ranking.chunks import (
     FLAGS_PER_WORD,
     MAX_INT8,
@@ -33,24 +33,34 @@ from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
 _MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
-_PER_CANDIDATE = 6  # 32-bit numbers
+_PER_CANDIDATE = 2  # 32-bit numbers
 _MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
+# Nanoseconds of scoring a row directly, per weight, per feature and shard, and per label; and of scoring one candidate,
+# per feature (`benchmarks.ranking`).
+_WEIGHT_COST, _SEARCH_COST, _LABEL_COST, _CANDIDATE_COST = 1.0, 150.0, 2.0, 13.0
 
 
 class Ranker:
-    """Exact top-k labels: few rows are scored directly from shards, many rows by the quantized scan.
+    """Exact top-k labels: rows are scored directly from shards, or by the quantized scan once its layout is there.
 
-    A call with more than MAX_DIRECT_ROWS rows builds the scan, once for all threads; so does `prepare`. A call with
-    fewer rows uses the scan if it is there.
+    `prepare` builds the layout, once for all threads. So does a call of `rank` with at least SETTINGS.prepare_rows
+    rows, which repays it. Other calls never build it and use it if it is there, so no call waits for a layout that only
+    later calls need. All ways give the same bits.
     """
 
     def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
         self._shards = shards
         self.scan = Once("quantized weights", partial(build_scan, shards, n_features))
 
+    def prepare(self) -> None:
+        """Build the layout of the scan, unless it is there or not worth its memory."""
+        self.scan.get()
+
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
-        """Return the k highest-scoring labels of each row; both paths give the same bits."""
-        scan = self.scan.get() if X.shape[0] > SETTINGS.direct_rows else self.scan.peek()
+        """Return the k highest-scoring labels of each row, exactly."""
+        if X.shape[0] >= SETTINGS.prepare_rows:
+            self.prepare()
+        scan = self.scan.peek()
         return exact_scores.rank(X, self._shards, k, n_jobs) if scan is None else scan.rank(X, k, n_jobs)
 
 
@@ -69,9 +79,13 @@ def build_scan(shards: Sequence[Shard], n_features: int) -> QuantizedScan | None
 
 
 class QuantizedScan:
-    """The weights of all labels in chunks: quantized for the scan, and exact per label."""
+    """The weights of all labels in chunks: quantized for the scan, and exact per label.
+
+    Crowded rows are scored from the shards.
+    """
 
     def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
+        self._shards = shards
         labels = _label_statistics(shards)
         order = np.argsort(-labels.sizes, kind="stable")
         order = order[labels.bias[order] > -np.inf]  # a label with bias -inf is never ranked
@@ -83,6 +97,8 @@ class QuantizedScan:
         counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_features), np.int64)
         for shard in shards:
             count_weights(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
+        self._feature_costs = _WEIGHT_COST * counts.sum(axis=0) + _SEARCH_COST * len(shards)
+        self._label_costs = _LABEL_COST * len(chunk_of)
         firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
         self.chunks = [
             (first, _build_chunk(shards, labels, label_ids, counts[number]))
@@ -110,14 +126,26 @@ class QuantizedScan:
             candidates = _empty_candidates(end - begin, k)
             for first, chunk in self.chunks:
                 sums = workspace("quantized scores", (end - begin, TILE * len(chunk.scale)), np.int32)
-                scan_chunk(chunk, first, rows, sums, sums.view(np.float32), candidates, *output)
+                scan_chunk(chunk, first, rows, sums, sums.view(np.float32), candidates)
+            candidates.counts[candidates.counts > self._most_candidates(rows)] = CROWDED
             for first, chunk in self.chunks:
                 score_candidates(chunk, first, rows, candidates, *output)
+            crowded = begin + np.flatnonzero(candidates.counts == CROWDED)
+            if len(crowded):
+                found = exact_scores.rank_directly(X[crowded], self._shards, k)
+                labels[crowded], best[crowded] = found.labels, found.scores
 
         pieces = range(0, X.shape[0], size)
         for _ in (threads if len(pieces) > 1 else Threads(1)).each(rank_rows, pieces):
             pass
         return Ranking(labels, best)
+
+    def _most_candidates(self, rows: QuantizedBatch) -> npt.NDArray[np.float64]:
+        """Return for each row the number of candidates whose scores cost as much as those of all labels."""
+        begin, end = rows.indptr[0], rows.indptr[-1]
+        costs = np.append(0.0, np.cumsum(self._feature_costs[rows.indices[begin:end]]))
+        direct = self._label_costs + np.diff(costs[rows.indptr - begin])
+        return np.asarray(direct / (_CANDIDATE_COST * np.maximum(np.diff(rows.indptr), 1)))
 
 
 def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
@@ -143,10 +171,11 @@ def _capacity(k: int) -> int:
 
 
 def _empty_candidates(n_rows: int, k: int) -> Candidates:
-    """Return empty lists of candidates."""
+    """Return empty lists of candidates in the workspace of this thread."""
     shape = n_rows, _capacity(k)
+    labels, upper_bounds = workspace("candidates", shape, np.int32), workspace("upper bounds", shape, np.float32)
     lower_bounds = np.full((n_rows, k), -np.inf, np.float32)
-    return Candidates(lower_bounds, np.zeros(n_rows, np.int64), np.empty(shape, np.int32), np.empty(shape, np.float32))
+    return Candidates(lower_bounds, np.zeros(n_rows, np.int64), labels, upper_bounds)
 
 
 class _LabelStatistics(NamedTuple):

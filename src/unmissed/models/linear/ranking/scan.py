@@ -4,7 +4,8 @@ Weights and values are quantized, w = s q and x = u p, so that the sum of q p fi
 tile of TILE labels, u to a row. Nearly all q fit into int8; the others are stored separately as int16. The error of s u
 (sum of q p) + b is bounded. A label whose upper bound is below the k-th largest lower bound cannot be among the k best.
 The others are candidates: they are scored exactly when all chunks are scanned and the bounds are tightest, with the
-arithmetic of `tiles`. The result is the exact top k, bit for bit.
+arithmetic of `tiles`. The result is the exact top k, bit for bit. A row with so many candidates that scoring all its
+labels costs no more is crowded; it gets no candidates.
 
 With n entries in the row, |x| and |x|_1 its norms, and |w| the largest norm of a weight vector of the tile,
 quantization changes
@@ -21,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
-from unmissed.models.linear.ranking.candidates import allocate_row_parts, score_label, split_row
+from unmissed.models.linear.ranking.candidates import CROWDED, add_candidate
 from unmissed.models.linear.ranking.chunks import NO_LINE, entry_label, entry_weight
 from unmissed.models.linear.ranking.int8 import PREFETCH_DISTANCE, TILE, score_int8
 from unmissed.numerics.prefetch import LINE, prefetch
-from unmissed.numerics.topk import put, put_number
+from unmissed.numerics.topk import put_number
 
 _MAX_INT16 = 32767.0
 NORM = 40000.0  # largest norm of quantized weights; it shares 31 bits with the norm of quantized values
@@ -67,13 +68,13 @@ def quantize_rows(rows):
 
 
 @kernel()
-def scan_chunk(chunk, first, rows, sums, scores, candidates, labels, best):
+def scan_chunk(chunk, first, rows, sums, scores, candidates):
     """Add the labels of a chunk that may be among each row's top k to its candidates.
 
-    The labels have the positions first, first + 1, ... in the scan. If a row's list of candidates is full, labels are
-    scored exactly at once. `sums` (n_rows, n_tiles TILE) is workspace; `scores` is the same memory as float32.
+    The labels have the positions first, first + 1, ... in the scan. `sums` (n_rows, n_tiles TILE) is workspace;
+    `scores` is the same memory as float32.
     """
-    n_rows, n_tiles, n_labels = rows.unit.shape[0], chunk.scale.shape[0], chunk.label_ids.shape[0]
+    n_rows, n_tiles = rows.unit.shape[0], chunk.scale.shape[0]
     capacity = rows.factors.shape[0] + n_rows + PREFETCH_DISTANCE + 2
     positions, factors = np.zeros(capacity, np.uint32), np.empty(capacity, np.int16)
     begins, shifts = np.zeros(n_rows + 1, np.int64), np.empty(n_rows, np.int64)
@@ -93,27 +94,30 @@ def scan_chunk(chunk, first, rows, sums, scores, candidates, labels, best):
             )
     errors, largest_lower_bounds = np.empty(n_tiles, np.float32), np.empty(candidates.lower_bounds.shape[1], np.float32)
     for row in range(n_rows):
-        _set_errors(chunk, rows, row, errors)
-        lower_bounds = candidates.lower_bounds[row]
-        bound = _kth_lower_bound(peaks[row], errors, lower_bounds, largest_lower_bounds)
-        for tile in range(n_tiles):
-            if peaks[row, tile] + errors[tile] < bound:
+        if candidates.counts[row] != CROWDED:
+            _set_errors(chunk, rows, row, errors)
+            bound = _kth_lower_bound(peaks[row], errors, candidates.lower_bounds[row], largest_lower_bounds)
+            _add_candidates(chunk, first, row, scores[row], peaks[row], errors, bound, candidates)
+
+
+@kernel()
+def _add_candidates(chunk, first, row, scores, peaks, errors, bound, candidates):
+    """Add the labels of a chunk whose upper bound reaches `bound` to a row's candidates, and raise its lower bounds."""
+    lower_bounds, n_labels = candidates.lower_bounds[row], chunk.label_ids.shape[0]
+    for tile in range(peaks.shape[0]):
+        error = errors[tile]
+        if peaks[tile] + error < bound:
+            continue
+        for label in range(TILE * tile, min(TILE * (tile + 1), n_labels)):
+            upper_bound, lower_bound = scores[label] + error, scores[label] - error
+            if upper_bound < bound:  # NaN compares false, so it becomes a candidate
                 continue
-            for label in range(TILE * tile, min(TILE * (tile + 1), n_labels)):
-                upper_bound = scores[row, label] + errors[tile]
-                if upper_bound < bound:  # NaN compares false, so it becomes a candidate
-                    continue
-                lower_bound = scores[row, label] - errors[tile]
-                if lower_bound > lower_bounds[-1]:
-                    put_number(lower_bounds, lower_bound)
-                    bound = max(bound, lower_bounds[-1])
-                position = candidates.counts[row]
-                if position < candidates.labels.shape[1]:
-                    candidates.labels[row, position] = first + label
-                    candidates.upper_bounds[row, position] = upper_bound
-                    candidates.counts[row] = position + 1
-                else:
-                    _score_immediately(chunk, label, rows, row, labels[row], best[row])
+            if lower_bound > lower_bounds[-1]:
+                put_number(lower_bounds, lower_bound)
+                bound = max(bound, lower_bounds[-1])
+            add_candidate(candidates, row, first + label, upper_bound, bound)
+            if candidates.counts[row] == CROWDED:
+                return
 
 
 @kernel()
@@ -132,16 +136,6 @@ def _kth_lower_bound(peaks, errors, lower_bounds, largest_lower_bounds):
         if lower_bound > largest_lower_bounds[-1]:
             put_number(largest_lower_bounds, lower_bound)
     return largest_lower_bounds[-1]
-
-
-@kernel()
-def _score_immediately(chunk, label, rows, row, labels, best):
-    """Merge the exact score of one label into a row's top k."""
-    size = rows.indptr[row + 1] - rows.indptr[row]
-    parts = allocate_row_parts(size)
-    split_row(chunk, rows, row, parts)
-    score = score_label(chunk, label, parts, np.empty(size, np.int64), np.empty(size, np.float32))
-    put(labels, best, chunk.label_ids[label], score)
 
 
 @kernel()
