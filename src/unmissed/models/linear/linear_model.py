@@ -44,17 +44,23 @@ def shard_piece(shard: Shard) -> Piece:
     metadata: dict[str, Any] = {"first": int(shard.first), "n_labels": int(shard.n_labels)}
     if shard.pruned is not None:
         metadata["pruned"] = float(shard.pruned.max(initial=0))
+    if shard.dense is not None:
+        metadata["n_dense"] = int(shard.dense.shape[1])
     return Piece(label_key(shard.first), shard.arrays, metadata)
 
 
 def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     """Return the shard stored in a piece; raise if its arrays are inconsistent."""
-    optional = {"pruned": (np.float32, 1)} if "pruned" in piece.metadata else {}  # older pieces have no such array
-    arrays = piece.expect(_LAYOUT | optional)
+    optional: dict[str, tuple[Any, int]] = {"pruned": (np.float32, 1)} if "pruned" in piece.metadata else {}
+    n_dense = piece.metadata.get("n_dense", 0)
+    dense: dict[str, tuple[Any, int]] = {"dense": (np.float32, 2)} if n_dense else {}
+    arrays = piece.expect(_LAYOUT | optional | dense)
     n_labels, labels = arrays["bias"].size, arrays["labels"]
     if any(arrays[name].size != n_labels for name in ("objective", "gap", "epochs", *optional)):
         raise piece.damaged("its arrays do not fit together")
-    _check_feature_lists(piece, arrays, n_features)
+    if dense and (arrays["dense"].shape != (n_labels, n_dense) or n_dense > n_features):
+        raise piece.damaged("its dense weights do not fit its labels and features")
+    _check_feature_lists(piece, arrays, n_features - n_dense)
     if labels.size and int(labels.max()) >= n_labels:
         raise piece.damaged(f"it has weights of a label that is not below {n_labels}")
     return Shard.from_arrays(first, arrays)
