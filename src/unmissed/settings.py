@@ -35,6 +35,7 @@ class Settings:
     logistic_per_label : up to this many labels, passes for one label each are cheaper than one in lanes
     logistic_threshold : first threshold of the sample of rows; chosen by `benchmarks.training`
     direct_rows : up to this many rows are scored directly from the shards; building the layout would cost more
+    dense_direct_rows : up to this many rows are multiplied with dense weights without BLAS, which would copy them
     chunk_labels : labels per chunk of the quantized scan; their sums for one row fit into the cache
     dense_labels : a feature gets a dense line if more than 1 in 16 labels of a chunk use it
     int8_range : int8 covers weights up to this multiple of a label's root mean square weight
@@ -74,6 +75,7 @@ class Settings:
     logistic_per_label: int = 6
     logistic_threshold: float = 0.2
     direct_rows: int = 256
+    dense_direct_rows: int = 4
     chunk_labels: int = 8192
     dense_labels: int = 16
     int8_range: int = 4
