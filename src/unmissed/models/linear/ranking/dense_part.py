@@ -151,8 +151,7 @@ class BoundedDensePart(DensePart):
     def settle(self, first: int, rows: slice, scores: Floats, threshold: float) -> Floats:
         """Return numbers on the same side of a threshold as the scores of the labels first, first + 1, ..."""
         arguments = self._approximate(first, rows, scores)
-        with np.errstate(over="ignore"):
-            dense_products.settle(*arguments, np.float32(threshold))
+        dense_products.settle(*arguments, np.float32(threshold))
         products: Floats = arguments[1]
         return products
 
