@@ -114,10 +114,10 @@ def test_the_ranking_is_the_exact_top_k_in_batches_of_any_size(seed, n_labels, s
             assert np.array_equal(found.scores, expected.scores[begin : begin + size])
 
 
-def test_products_in_float32_alone_would_give_another_ranking():
+def test_products_in_float32_would_give_another_ranking():
     problem = Problem(0, n_sparse=0, alike=True)
-    rough = best_of(problem.X @ problem.W.T, 5)
-    assert (rough.labels != best_of(problem.scores(), 5).labels).any()
+    approximate = best_of(problem.X @ problem.W.T, 5)
+    assert (approximate.labels != best_of(problem.scores(), 5).labels).any()
     assert_equal(problem.model().rank(problem.features, 5), best_of(problem.scores(), 5))
 
 
@@ -150,8 +150,8 @@ def test_decisions_are_those_of_exact_scores_even_at_the_threshold(n_sparse, ali
         for rows in (slice(0, 2), slice(None)):
             assert np.array_equal(model.predict(problem.features[rows], threshold).toarray(), expected[rows])
     if alike and not n_sparse:
-        rough = problem.X @ problem.W.T
-        assert ((rough >= scores[5, 3]) != (scores >= scores[5, 3])).any(), "the margin matters"
+        approximate = problem.X @ problem.W.T
+        assert ((approximate >= scores[5, 3]) != (scores >= scores[5, 3])).any(), "the margin matters"
 
 
 def test_scores_of_chosen_labels_are_those_of_all():
