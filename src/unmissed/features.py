@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,7 @@ class Features:
     Parameters
     ----------
     sparse : canonical float32 CSR matrix, (n_samples, n_sparse)
-    dense : finite float32 array in C order, (n_samples, n_dense); its features are numbered after the sparse ones. No
-        family takes it yet: `csr` refuses it
+    dense : finite float32 array in C order, (n_samples, n_dense); its features are numbered after the sparse ones
     """
 
     sparse: sp.csr_matrix | None = None
@@ -58,12 +58,18 @@ class Features:
         return int(parts[0].shape[0]), sum(int(part.shape[1]) for part in parts)
 
     @property
+    def n_dense(self) -> int:
+        """The number of dense features."""
+        return 0 if self.dense is None else int(self.dense.shape[1])
+
+    @cached_property
     def csr(self) -> sp.csr_matrix:
-        """The sparse part, for kernels of sparse rows; raise InputError if there is a dense part."""
-        if self.dense is not None or self.sparse is None:
-            n_dense = 0 if self.dense is None else self.dense.shape[1]
-            raise InputError(f"X has {n_dense} dense features; this method takes sparse features only")
-        return self.sparse
+        """All features as one sparse matrix, for kernels of sparse rows; a dense part is converted."""
+        if self.dense is None:
+            assert self.sparse is not None
+            return self.sparse
+        dense = sp.csr_matrix(self.dense)
+        return dense if self.sparse is None else sp.csr_matrix(sp.hstack([self.sparse, dense], format="csr"))
 
     def __getitem__(self, rows: Any) -> Features:
         """Return some rows, given by a slice or an array; consecutive rows share the memory."""
@@ -72,9 +78,15 @@ class Features:
             None if self.dense is None else self.dense[rows],
         )
 
-    def normalized(self) -> Features:
-        """Return the features with L2-normalized rows; empty rows stay empty."""
-        return Features(scale_rows(self.csr))
+    def normalized(self, dense_weight: float = 1.0) -> Features:
+        """Return the features with each part of a row L2-normalized on its own; empty parts stay empty.
+
+        The dense part is then multiplied by `dense_weight`.
+        """
+        return Features(
+            None if self.sparse is None else scale_rows(self.sparse),
+            None if self.dense is None else scale_dense_rows(self.dense, dense_weight),
+        )
 
 
 def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
@@ -85,6 +97,13 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     scaled.data = np.empty(X.data.shape, np.float32)
     scale_to_unit(read_only(X.indptr), read_only(X.data), scaled.data)
     return scaled
+
+
+def scale_dense_rows(X: npt.NDArray[np.float32], weight: float = 1.0) -> npt.NDArray[np.float32]:
+    """Return an array with L2-normalized rows times a weight; rows of zeros stay as they are."""
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    factors = np.float64(weight) / np.where(norms > 0, norms, 1)
+    return X * factors.astype(np.float32)[:, None]
 
 
 def _rows_of(X: sp.csr_matrix, rows: Any) -> sp.csr_matrix:

@@ -1,4 +1,4 @@
-"""LinearModel: prediction, certificates and storage of all models with one sparse linear classifier per label."""
+"""LinearModel: prediction, certificates and storage of all models with one linear classifier per label."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Once, Piece, Pieces
+from unmissed.features import Features
 from unmissed.matrices import rises
 from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.label_blocks import label_key, walk_labels
 from unmissed.models.linear.ranking import exact_scores
+from unmissed.models.linear.ranking.dense_part import DenseWeights
 from unmissed.models.linear.ranking.ranker import Ranker
 from unmissed.models.linear.ranking.rescoring import WeightsByLabel
 from unmissed.models.linear.shard import Shard, hide_untrained
@@ -44,17 +46,23 @@ def shard_piece(shard: Shard) -> Piece:
     metadata: dict[str, Any] = {"first": int(shard.first), "n_labels": int(shard.n_labels)}
     if shard.pruned is not None:
         metadata["pruned"] = float(shard.pruned.max(initial=0))
+    if shard.dense is not None:
+        metadata["n_dense"] = int(shard.dense.shape[1])
     return Piece(label_key(shard.first), shard.arrays, metadata)
 
 
 def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     """Return the shard stored in a piece; raise if its arrays are inconsistent."""
-    optional = {"pruned": (np.float32, 1)} if "pruned" in piece.metadata else {}  # older pieces have no such array
-    arrays = piece.expect(_LAYOUT | optional)
+    optional: dict[str, tuple[Any, int]] = {"pruned": (np.float32, 1)} if "pruned" in piece.metadata else {}
+    n_dense = piece.metadata.get("n_dense") or 0
+    dense: dict[str, tuple[Any, int]] = {"dense": (np.float32, 2)} if n_dense else {}
+    arrays = piece.expect(_LAYOUT | optional | dense)
     n_labels, labels = arrays["bias"].size, arrays["labels"]
     if any(arrays[name].size != n_labels for name in ("objective", "gap", "epochs", *optional)):
         raise piece.damaged("its arrays do not fit together")
-    _check_feature_lists(piece, arrays, n_features)
+    if dense and (arrays["dense"].shape != (n_labels, n_dense) or n_dense > n_features):
+        raise piece.damaged("its dense weights do not fit its labels and features")
+    _check_feature_lists(piece, arrays, n_features - n_dense)
     if labels.size and int(labels.max()) >= n_labels:
         raise piece.damaged(f"it has weights of a label that is not below {n_labels}")
     return Shard.from_arrays(first, arrays)
@@ -74,12 +82,18 @@ def _check_feature_lists(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n
 
 
 class LinearModel(Model):
-    """Base of models with scores w.x + b: ranking, thresholds, certificates and explanations from shards of labels."""
+    """Base of models with scores w.x + b: ranking, thresholds, certificates and explanations from shards of labels.
+
+    Features that were dense in training have dense weights, and X must then have as many dense features. The score of a
+    label is that of its sparse part, summed in float32, plus that of its dense part, summed in float64, rounded to
+    float32; both are summed in a fixed order (`ranking.tiles`, `ranking.dense_products`).
+    """
 
     tol: float
     n_jobs: int | None
     shards_: list[Shard]
     ranked_shards_: list[Shard]
+    dense_: DenseWeights
     by_label_: Once[WeightsByLabel]
     ranker_: Ranker
 
@@ -87,6 +101,7 @@ class LinearModel(Model):
         read = partial(open_shard, n_features=self.n_features_in_)
         self.shards_ = list(walk_labels(self.n_labels_, pieces.get, read, _N_LABELS))
         self.ranked_shards_ = [hide_untrained(shard, self.untrained_) for shard in self.shards_]
+        self.dense_ = DenseWeights(self.shards_)
         self.by_label_ = Once("weights by label", partial(WeightsByLabel.from_shards, self.ranked_shards_))
         self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
 
@@ -111,42 +126,69 @@ class LinearModel(Model):
         self._check_fitted()
         if params:
             return with_predict_params(self, params).rank(X, k, candidates=candidates, n_candidates=n_candidates)
-        rows = self._checked(X).csr
+        rows = self._checked(X)
         k = check_k(k, rows.shape[0], self.n_labels_)
         proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates
-        return drop_untrained(self.by_label_.get().rank(rows, proposed, k, self.n_jobs), self.untrained_)
+        with self.dense_.part(rows, exact=True) as (sparse, dense):
+            ranking = self.by_label_.get().rank(sparse, proposed, k, self.n_jobs, dense)
+        return drop_untrained(ranking, self.untrained_)
+
+    def check_features(self, X: Any) -> Features:
+        """Return validated rows with the features of training, of which as many are dense."""
+        return self.dense_.check(super().check_features(X))
 
     def _prepare(self) -> None:
+<<<<<<< HEAD
         self.ranker_.prepare()
+=======
+        if self.dense_.n_dense:
+            self.dense_.norms.get()
+        else:
+            self.ranker_.scan.get()
+>>>>>>> denserank
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)
 
+    def _rank_features(self, rows: Features, k: int) -> Ranking:
+        with self.dense_.part(rows) as (sparse, dense):
+            if dense is None:
+                return self._rank(sparse, k)
+            return exact_scores.rank(sparse, self.ranked_shards_, k, self.n_jobs, dense)
+
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
         self._check_fitted()
-        return exact_scores.decide(self._checked(X).csr, self.ranked_shards_, self.n_labels_, threshold, self.n_jobs)
+        with self.dense_.part(self._checked(X)) as (sparse, dense):
+            labels = self.ranked_shards_, self.n_labels_
+            return exact_scores.decide(sparse, *labels, threshold, self.n_jobs, dense)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""
         self._check_fitted()
-        rows = self._checked(X).csr
-        return exact_scores.scores_of(rows, self.shards_, self._chosen(labels, rows.shape[0]))
+        rows = self._checked(X)
+        with self.dense_.part(rows, exact=True) as (sparse, dense):
+            return exact_scores.scores_of(sparse, self.shards_, self._chosen(labels, rows.shape[0]), dense)
 
     def __dir__(self) -> list[str]:
         """Return the names of all attributes but `coef_`: scikit-learn's HTML repr would compute it."""
         return [name for name in object.__dir__(self) if name != "coef_"]
 
     @property
-    def coef_(self) -> sp.csr_matrix:
-        """The weights as a sparse matrix, (n_labels, n_features), computed on access."""
+    def coef_(self) -> sp.csr_matrix | npt.NDArray[np.float32]:
+        """The weights, (n_labels, n_features), computed on access: an array if all features are dense, else sparse."""
         self._check_fitted()
-        parts = []
+        n_dense = self.dense_.n_dense
+        dense = np.concatenate([np.empty((0, n_dense), np.float32), *self.dense_.matrices])
+        if n_dense and n_dense == self.n_features_in_:
+            return dense
+        parts = [sp.coo_matrix((0, self.n_features_in_ - n_dense), dtype=np.float32)]
         for shard in self.shards_:
             features = np.repeat(shard.features, np.diff(shard.starts))
-            shape = (shard.n_labels, self.n_features_in_)
+            shape = shard.n_labels, self.n_features_in_ - n_dense
             parts.append(sp.coo_matrix((shard.weights, (shard.labels, features)), shape=shape))
-        return sp.csr_matrix(sp.vstack([sp.coo_matrix((0, self.n_features_in_), dtype=np.float32), *parts]))
+        sparse = sp.csr_matrix(sp.vstack(parts))
+        return sp.csr_matrix(sp.hstack([sparse, dense])) if n_dense else sparse
 
     @property
     def intercept_(self) -> npt.NDArray[np.float32]:
@@ -165,18 +207,25 @@ class LinearModel(Model):
         return Certificate(self.tol, gap, objective, columns=columns)
 
     def explain(self, label: int) -> Explanation:
-        """Return the non-zero weights of a label with their features, and its bias."""
+        """Return the non-zero weights of a label with their features, the sparse ones first, and its bias."""
         self._check_fitted()
         for shard in self.shards_:
             position = label - shard.first
             if 0 <= position < shard.n_labels:
-                return Explanation(*shard.of_label(position), float(shard.bias[position]))
+                features, weights = shard.of_label(position)
+                if shard.dense is not None:
+                    positions = np.flatnonzero(shard.dense[position]).astype(np.int32)
+                    features = np.append(features, positions + np.int32(self.n_features_in_ - self.dense_.n_dense))
+                    weights = np.append(weights, shard.dense[position][positions])
+                return Explanation(features, weights, float(shard.bias[position]))
         raise InputError(f"there is no label {label}; expected 0 to {self.n_labels_ - 1}")
 
     def metadata(self) -> dict[str, Any]:
-        """Return the number of weights, in total and per label, and the effect of pruning."""
-        n_weights = sum(shard.weights.size for shard in self.shards_)
+        """Return the number of weights, in total and per label, of dense features, and the effect of pruning."""
+        n_weights = sum(shard.weights.size for shard in self.shards_) + self.dense_.n_dense * self.n_labels_
         metadata = {"weights": n_weights, "weights per label": round(n_weights / max(self.n_labels_, 1), 1)}
+        if self.dense_.n_dense:
+            metadata["dense features"] = self.dense_.n_dense
         moved = [float(shard.pruned.max(initial=0)) for shard in self.shards_ if shard.pruned is not None]
         if moved:
             metadata["pruning moves scores by at most"] = round(max(moved), 3)

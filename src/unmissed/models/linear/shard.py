@@ -20,7 +20,8 @@ class Shard:
     `first + labels[starts[j]:starts[j + 1]]` (ascending), so that scoring a row reads only the weights of its features.
     `bias`, `objective`, `gap` and `epochs` have one entry per label; the certificate is that before pruning. `pruned`
     bounds the change of a label's score by pruning, for a row of typical norm (1 if rows are L2-normalized). It is None
-    if it was not recorded.
+    if it was not recorded. `dense` has the weights of the dense features, one line per label, not pruned; None if X has
+    no dense part. `features` are then those of the sparse part only.
     """
 
     features: npt.NDArray[np.int32]
@@ -33,6 +34,7 @@ class Shard:
     epochs: npt.NDArray[np.int32]
     first: int = 0
     pruned: npt.NDArray[np.float32] | None = None
+    dense: npt.NDArray[np.float32] | None = None
 
     @property
     def n_labels(self) -> int:

@@ -1,4 +1,7 @@
-"""Exact scores, rankings and decisions of sparse linear models stored in shards."""
+"""Exact scores, rankings and decisions of linear models stored in shards.
+
+Scores of the sparse part come from `tiles`. A `DensePart` adds those of the dense part, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import scipy.sparse as sp
 
 from unmissed.execution import Threads
 from unmissed.models.linear.design import by_frequency
+from unmissed.models.linear.ranking.dense_part import DensePart
 from unmissed.models.linear.ranking.tiles import fill_tile, score_sparse, score_tile
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.simd import LANES
@@ -27,16 +31,26 @@ ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
 """First label, number of labels, kernel, arguments of the kernel."""
 
 
+<<<<<<< HEAD
 def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
     """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory.
 
     Fewer than SETTINGS.prepare_rows rows are scored directly from the shards, more over dense tiles.
     """
+=======
+def rank(
+    X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None, dense: DensePart | None = None
+) -> Ranking:
+    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
+>>>>>>> denserank
     labels = np.full((X.shape[0], k), -1, np.int32)
     best = np.full((X.shape[0], k), -np.inf, np.float32)
 
     def consume(first: int, rows: slice, scores: Scores) -> None:
-        merge_best(scores, first, labels[rows], best[rows])
+        if dense is None:
+            merge_best(scores, first, labels[rows], best[rows])
+        else:
+            dense.merge_best(first, rows, scores, labels[rows], best[rows])
 
     _score(X, shards, consume, n_jobs, direct=X.shape[0] < SETTINGS.prepare_rows)
     return Ranking(labels, best)
@@ -54,11 +68,20 @@ def rank_directly(X: sp.csr_matrix, shards: Sequence[Shard], k: int) -> Ranking:
     return Ranking(labels, best)
 
 
-def decide(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, threshold: float, n_jobs: int | None) -> Any:
+def decide(
+    X: sp.csr_matrix,
+    shards: Sequence[Shard],
+    n_labels: int,
+    threshold: float,
+    n_jobs: int | None,
+    dense: DensePart | None = None,
+) -> sp.csr_matrix:
     """Return the sparse 0/1 matrix of labels with a score of at least `threshold`."""
     hits = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
     def consume(first: int, rows: slice, scores: Scores) -> None:
+        if dense is not None:
+            scores = dense.settle(first, rows, scores, threshold)
         row, label = np.nonzero(scores >= threshold)
         hits.append((row + rows.start, label + first))
 
@@ -67,7 +90,9 @@ def decide(X: sp.csr_matrix, shards: Sequence[Shard], n_labels: int, threshold: 
     return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
 
 
-def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.int64]) -> Scores:
+def scores_of(
+    X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.int64], dense: DensePart | None = None
+) -> Scores:
     """Return the scores of selected labels, (n_samples, len(labels))."""
     out = np.empty((X.shape[0], len(labels)), np.float32)
     for shard in shards:
@@ -76,7 +101,10 @@ def scores_of(X: sp.csr_matrix, shards: Sequence[Shard], labels: npt.NDArray[np.
 
             def consume(first: int, rows: slice, scores: Scores, wanted: Any = wanted) -> None:
                 inside = wanted[(labels[wanted] >= first) & (labels[wanted] < first + scores.shape[1])]
-                out[rows.start : rows.stop, inside] = scores[:, labels[inside] - first]
+                scores = scores[:, labels[inside] - first]
+                if dense is not None:
+                    dense.add_exactly(labels[inside], rows, scores)
+                out[rows.start : rows.stop, inside] = scores
 
             _score(X, [shard], consume, 1, direct=X.shape[0] <= SETTINGS.direct_rows)
     return out
@@ -89,7 +117,11 @@ def _score(
     indptr, data = X.indptr.astype(np.int64), X.data
     pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
     threads = Threads(n_jobs if len(pieces) > 1 else 1)
+<<<<<<< HEAD
     if direct:
+=======
+    if X.shape[0] <= SETTINGS.direct_rows or not X.nnz:
+>>>>>>> denserank
         indices, passes = X.indices.astype(np.int32, copy=False), _shard_passes(shards)
     else:
         position = by_frequency(X.indices, X.shape[1])

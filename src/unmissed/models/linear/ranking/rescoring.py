@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Threads
+from unmissed.models.linear.ranking.dense_part import DensePart
 from unmissed.models.linear.ranking.tiles import rescore_candidates
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.workspace import zeroed_workspace
@@ -22,7 +23,7 @@ _ROWS = 512  # rows per task of a thread
 
 @dataclass(frozen=True)
 class WeightsByLabel:
-    """The weights of shards in label-major order: label l has starts[l]:starts[l + 1], features ascending."""
+    """The sparse weights of shards in label-major order: label l has starts[l]:starts[l + 1], features ascending."""
 
     starts: npt.NDArray[np.int64]
     features: npt.NDArray[np.int32]
@@ -46,7 +47,9 @@ class WeightsByLabel:
         """Size in memory."""
         return sum(array.nbytes for array in (self.starts, self.features, self.weights, self.bias))
 
-    def rank(self, X: sp.csr_matrix, candidates: Ranking, k: int, n_jobs: int | None) -> Ranking:
+    def rank(
+        self, X: sp.csr_matrix, candidates: Ranking, k: int, n_jobs: int | None, dense: DensePart | None = None
+    ) -> Ranking:
         """Return the k best candidates of each row by exact score."""
         proposed = candidates.labels
         if len(proposed) != X.shape[0]:
@@ -59,9 +62,11 @@ class WeightsByLabel:
         def score_rows(first: int) -> None:
             last = min(first + _ROWS, X.shape[0])
             weights = self.starts, self.features, self.weights, self.bias
-            dense: Any = zeroed_workspace("features of a row", X.shape[1], np.float32)
+            values: Any = zeroed_workspace("features of a row", X.shape[1], np.float32)
             rows = indptr[first : last + 1], indices, X.data
-            rescore_candidates(*rows, *weights, proposed[first:last], dense, scores[first:last])
+            rescore_candidates(*rows, *weights, proposed[first:last], values, scores[first:last])
+            if dense is not None:
+                dense.add_to_candidates(slice(first, last), proposed[first:last], scores[first:last])
 
         for _ in Threads(n_jobs).each(score_rows, range(0, X.shape[0], _ROWS)):
             pass
