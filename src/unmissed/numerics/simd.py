@@ -50,6 +50,17 @@ def reference_add_int16(indices, values, begin, end, weights, sums):
         sums += np.int32(values[at]) * _line(weights, indices[at])[positions].astype(np.int32)
 
 
+def reference_add_dense_int16(rows, values, begin, end, weights, sums):
+    """Set `sums` (int32) to x.W of one dense row, both int16.
+
+    The row is values[begin:end], of even length; `rows` is ignored. Weights of two features are interleaved: those of
+    features 2 p and 2 p + 1 in lane l are at 2 (LANES p + l) and after it.
+    """
+    numbers = values[begin:end].astype(np.int32).reshape(-1, 1, 2)
+    pairs = weights[: LANES * (end - begin)].astype(np.int32).reshape(-1, LANES, 2)
+    sums[:] = (numbers * pairs).sum(axis=(0, 2), dtype=np.int32)
+
+
 def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
     """Return the line of a feature: its weights, one per lane."""
     return weights[int(feature) * LANES : (int(feature) + 1) * LANES]
@@ -197,18 +208,42 @@ class _Int16RowCode(_RowCode):
 
     def _add_pair(self, lines: list[_Value], factors: _Value, sums: list[_Value]) -> None:
         """Emit the addition of two products per lane to its sum."""
-        builder, wide = self.builder, ir.VectorType(ir.IntType(32), _INT16_PER_REGISTER)
         for half, total in zip((0, 4), sums, strict=False):
             order = [
                 base + half + lane + line for base in (0, 8) for lane in range(4) for line in (0, _INT16_PER_REGISTER)
             ]
-            interleaved = builder.shuffle_vector(lines[0], lines[1], shuffle_mask(order))
-            products = builder.mul(builder.sext(interleaved, wide), builder.sext(factors, wide))
-            first, second = (
-                builder.shuffle_vector(products, products, shuffle_mask(range(at, _INT16_PER_REGISTER, 2)))
-                for at in (0, 1)
-            )
-            builder.store(builder.add(builder.load(total), builder.add(first, second)), total)
+            interleaved = self.builder.shuffle_vector(lines[0], lines[1], shuffle_mask(order))
+            self._add_products(interleaved, factors, total)
+
+    def _add_products(self, pairs: _Value, factors: _Value, total: _Value) -> None:
+        """Emit the addition of the products of interleaved weights to the sums of eight lanes."""
+        builder, wide = self.builder, ir.VectorType(ir.IntType(32), _INT16_PER_REGISTER)
+        products = builder.mul(builder.sext(pairs, wide), builder.sext(factors, wide))
+        first, second = (
+            builder.shuffle_vector(products, products, shuffle_mask(range(at, _INT16_PER_REGISTER, 2))) for at in (0, 1)
+        )
+        builder.store(builder.add(builder.load(total), builder.add(first, second)), total)
+
+
+class _DenseInt16Code(_Int16RowCode):
+    """Code generator for dense int16 rows: the weights of two features are interleaved in memory, not in registers."""
+
+    def add_dense_int16(self) -> None:
+        """Emit sums = x.W, two features per iteration."""
+        builder, size = self.builder, _INT16_PER_REGISTER // 2
+        zero = ir.Constant(ir.VectorType(ir.IntType(32), size), [0] * size)
+        sums = [cgutils.alloca_once(builder, zero.type) for _ in range(self.lanes // size)]
+        for total in sums:
+            builder.store(zero, total)
+        with cgutils.for_range_slice(builder, self.begin, self.end, constant(2), inc=True) as (at, _):
+            factors = self._factors(at, 2)
+            first = builder.mul(builder.sub(at, self.begin), constant(self.stride))
+            for number, total in enumerate(sums):
+                pairs = self._line(builder.add(first, constant(number * _INT16_PER_REGISTER)))
+                self._add_products(pairs, factors, total)
+        for number, total in enumerate(sums):
+            target = builder.gep(self.score, [constant(number * size)])
+            builder.store(builder.load(total), builder.bitcast(target, zero.type.as_pointer()), align=4)
 
 
 def shuffle_mask(positions: Iterable[int]) -> _Value:
@@ -241,9 +276,11 @@ if interpreted():
     add_in_order = reference_add_in_order
     add_16 = add_32 = add_64 = add_72 = add_80 = reference_add_at_offsets
     add_int16 = reference_add_int16
+    add_dense_int16 = reference_add_dense_int16
 else:
     add_in_order = _compiled(lambda row: row.add())
     add_16, add_32, add_64, add_72, add_80 = (
         _compiled(lambda row: row.add(), lanes, 1) for lanes in (16, 32, 64, 72, 80)
     )
     add_int16 = _compiled(_Int16RowCode.add_int16, row=_Int16RowCode)
+    add_dense_int16 = _compiled(_DenseInt16Code.add_dense_int16, row=_DenseInt16Code)
