@@ -21,21 +21,21 @@ from unmissed.numerics.simd import constant, shuffle_mask
 
 ir, types, cgutils = lazy_module("llvmlite.ir"), lazy_module("numba.core.types"), lazy_module("numba.core.cgutils")
 
-_N_SUMS = 4  # Vectors of partial sums.
+_N_SUMS = 4  # Vectors of partial sums; half as many for each of two dot products.
 _WIDTHS = {"float32": 16, "float64": 8}  # Numbers per vector.
 
 
-def _reference_dot(values, begin, weights, first, n, dtype):
-    """Return x.w of the row values[begin:begin + n] and the weights from `first` on, in the order of `_dot`."""
+def _reference_dot(values, begin, weights, first, n, dtype, n_sums=_N_SUMS):
+    """Return x.w of the row values[begin:begin + n] and the weights from `first` on, in the order of `_emit_dots`."""
     width = _WIDTHS[dtype]
     products = values[begin : begin + n].astype(dtype) * weights[first : first + n].astype(dtype)
-    sums = np.zeros((_N_SUMS, width), dtype)
-    long, short = n // (_N_SUMS * width) * _N_SUMS * width, n // width * width
-    for at in range(0, long, _N_SUMS * width):
-        sums += products[at : at + _N_SUMS * width].reshape(_N_SUMS, width)
+    sums = np.zeros((n_sums, width), dtype)
+    long, short = n // (n_sums * width) * n_sums * width, n // width * width
+    for at in range(0, long, n_sums * width):
+        sums += products[at : at + n_sums * width].reshape(n_sums, width)
     for at in range(long, short, width):
         sums[0] += products[at : at + width]
-    total = (sums[0] + sums[1]) + (sums[2] + sums[3])
+    total = sums.reshape(-1)
     while len(total) > 1:
         total = total[: len(total) // 2] + total[len(total) // 2 :]
     rest = np.zeros(1, dtype)
@@ -54,14 +54,18 @@ def reference_dense_score(values, begin, weights, first, n):
     return _reference_dot(values, begin, weights, first, n, "float64")
 
 
+def reference_dense_pair_dot(values, begin, weights, n):
+    """Return x.w of one row with the first n weights and with the next n, in float32."""
+    return tuple(_reference_dot(values, begin, weights, first, n, "float32", _N_SUMS // 2) for first in (0, n))
+
+
 def _dot(dtype: str) -> Any:
-    """Return an intrinsic that compiles the reference to vector instructions."""
+    """Return an intrinsic that compiles the reference of one dot product to vector instructions."""
 
     def function(typingctx: Any, values: Any, begin: Any, weights: Any, first: Any, n: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = [context.make_array(signature.args[at])(context, builder, arguments[at]).data for at in (0, 2)]
-            number = ir.FloatType() if dtype == "float32" else ir.DoubleType()
-            return _emit_dot(builder, data, (arguments[1], arguments[3]), arguments[4], number, _WIDTHS[dtype])
+            return _emit_dots(builder, data, arguments[1], [arguments[3]], arguments[4], dtype)[0]
 
         result = getattr(types, dtype)
         return result(values, types.int64, weights, types.int64, types.int64), generate
@@ -69,31 +73,63 @@ def _dot(dtype: str) -> Any:
     return intrinsic(function)
 
 
-def _emit_dot(builder: Any, data: list[Any], begins: tuple[Any, Any], n: Any, number: Any, width: int) -> Any:
+def _dense_pair_dot(typingctx: Any, values: Any, begin: Any, weights: Any, n: Any) -> Any:
+    """Compile `reference_dense_pair_dot` to vector instructions; the row is loaded once."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = [context.make_array(signature.args[at])(context, builder, arguments[at]).data for at in (0, 2)]
+        dots = _emit_dots(builder, data, arguments[1], [constant(0), arguments[3]], arguments[3], "float32")
+        return context.make_tuple(builder, signature.return_type, dots)
+
+    both = types.UniTuple(types.float32, 2)
+    return both(values, types.int64, weights, types.int64), generate
+
+
+def _emit_dots(builder: Any, data: list[Any], begin: Any, firsts: list[Any], n: Any, dtype: str) -> list[Any]:
+    """Emit the dot products of a row with the n weights from each of `firsts` on."""
+    number, width, n_sums = _number(dtype), _WIDTHS[dtype], _N_SUMS // len(firsts)
     vector = ir.VectorType(number, width)
-    sums = [cgutils.alloca_once(builder, vector) for _ in range(_N_SUMS)]  # LLVM keeps these in registers
-    for total in sums:
-        builder.store(ir.Constant(vector, [0.0] * width), total)
-    rest = cgutils.alloca_once(builder, number)
-    builder.store(ir.Constant(number, 0.0), rest)
-    long, short = (builder.and_(n, constant(-size)) for size in (_N_SUMS * width, width))
-    loops = (constant(0), long, sums, width), (long, short, sums[:1], width), (short, n, [rest], 1)
+    sums = [[_zero(builder, vector) for _ in range(n_sums)] for _ in firsts]
+    rests = [_zero(builder, number) for _ in firsts]
+    long, short = (builder.and_(n, constant(-size)) for size in (n_sums * width, width))
+    shortened = [totals[:1] for totals in sums]
+    loops = (constant(0), long, sums, width), (long, short, shortened, width), (short, n, [[r] for r in rests], 1)
     for start, stop, totals, size in loops:
-        with cgutils.for_range_slice(builder, start, stop, constant(len(totals) * size), inc=True) as (at, _):
-            for part, total in enumerate(totals):
+        with cgutils.for_range_slice(builder, start, stop, constant(len(totals[0]) * size), inc=True) as (at, _):
+            for part in range(len(totals[0])):
                 position = builder.add(at, constant(part * size))
-                x, w = (
-                    _load(builder, array, builder.add(begin, position), number, size)
-                    for array, begin in zip(data, begins, strict=True)
-                )
-                builder.store(builder.fadd(builder.load(total), builder.fmul(x, w)), total)
-    s0, s1, s2, s3 = (builder.load(total) for total in sums)
-    both = builder.fadd(builder.fadd(s0, s1), builder.fadd(s2, s3))
+                x = _load(builder, data[0], builder.add(begin, position), number, size)
+                for first, of_dot in zip(firsts, totals, strict=True):
+                    w = _load(builder, data[1], builder.add(first, position), number, size)
+                    builder.store(builder.fadd(builder.load(of_dot[part]), builder.fmul(x, w)), of_dot[part])
+    return [
+        builder.fadd(_sum_up(builder, [builder.load(total) for total in totals], width), builder.load(rest))
+        for totals, rest in zip(sums, rests, strict=True)
+    ]
+
+
+def _number(dtype: str) -> Any:
+    return ir.FloatType() if dtype == "float32" else ir.DoubleType()
+
+
+def _zero(builder: Any, kind: Any) -> Any:
+    """Emit a variable with the value 0; LLVM keeps it in a register."""
+    variable = cgutils.alloca_once(builder, kind)
+    builder.store(ir.Constant(kind, [0.0] * kind.count if isinstance(kind, ir.VectorType) else 0.0), variable)
+    return variable
+
+
+def _sum_up(builder: Any, vectors: list[Any], width: int) -> Any:
+    """Emit the sum of all elements: the second half is added to the first until one is left."""
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [builder.fadd(*pair) for pair in zip(vectors[:half], vectors[half:], strict=True)]
+    both = vectors[0]
     while width > 1:
         width //= 2
         low, high = (builder.shuffle_vector(both, both, shuffle_mask(range(at, at + width))) for at in (0, width))
         both = builder.fadd(low, high)
-    return builder.fadd(builder.extract_element(both, ir.IntType(32)(0)), builder.load(rest))
+    return builder.extract_element(both, ir.IntType(32)(0))
 
 
 def _load(builder: Any, array: Any, position: Any, number: Any, size: int) -> Any:
@@ -109,6 +145,7 @@ def _load(builder: Any, array: Any, position: Any, number: Any, size: int) -> An
 
 dense_dot = reference_dense_dot if interpreted() else _dot("float32")
 dense_score = reference_dense_score if interpreted() else _dot("float64")
+dense_pair_dot = reference_dense_pair_dot if interpreted() else intrinsic(_dense_pair_dot)
 
 
 @kernel()

@@ -103,8 +103,8 @@ class Design:
     Frequent features come first so that the often-used part of a weight vector stays in cache. Coordinate ascent
     converges faster in random row order. Features that do not occur in the rows are removed.
 
-    Columns 0 to `n_dense` are the dense features. `dense` has them as the tuple that `numerics.dense_rows` describes; its
-    values are those of X, not a copy. The CSR arrays have the other columns.
+    The first `n_dense` columns are the dense features. `dense` has them as the tuple that `numerics.dense_rows`
+    describes; its values are those of X, not a copy. The CSR arrays have the other columns.
 
     `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X;
     `counts` are the non-zeros of each column. `chosen` are the rows of X (ascending; None for all) and
@@ -178,9 +178,7 @@ def by_frequency(indices: npt.NDArray[np.int32], n_features: int) -> npt.NDArray
     return position
 
 
-def lay_out(
-    X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None, dense: Floats | None = None
-) -> Design:
+def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None, dense: Floats | None = None) -> Design:
     """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
 
     `dense` are further features of the same rows, in C order; the design refers to the array. Time and memory depend on

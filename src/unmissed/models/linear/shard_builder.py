@@ -17,8 +17,9 @@ from unmissed.numerics.workspace import workspace
 class ShardBuilder:
     """Builds the shard of a block; labels may be added in any order, and all must be added before `build`.
 
-    Weights of dense features are all kept. Weights of sparse features below `prune` in absolute value become 0. The threshold is divided by the typical norm of a row, because
-    weights scale inversely with it. The bias, the weight of a constant feature 1, is compared with `prune` itself.
+    Weights of sparse features below `prune` in absolute value become 0; those of dense features are all kept. The
+    threshold is divided by the typical norm of a row, because weights scale inversely with it. The bias, the weight of
+    a constant feature 1, is compared with `prune` itself.
     """
 
     def __init__(self, design: Design, first: int, n_labels: int, prune: float) -> None:

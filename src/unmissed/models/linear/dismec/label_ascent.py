@@ -10,7 +10,7 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.models.linear.dismec.weight_pairs import merge_weights, pair_add, pair_dot, pair_move, split_weights
-from unmissed.numerics.dense_rows import dense_add, dense_dot, dense_score, prefetch_dense_row
+from unmissed.numerics.dense_rows import dense_add, dense_dot, dense_pair_dot, dense_score, prefetch_dense_row
 from unmissed.numerics.packed_rows import prefetch_packed_row, row_add, row_dot, shuffle
 
 _ZERO = np.float32(0)
@@ -46,8 +46,9 @@ def _step(gradient, curvature, old, own, cross_derivative, growth_curvature, sca
 # 17 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
 def _epoch(
-    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, split, order, n, min_gain, far
-):
+    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, split, order, n, min_gain,
+    far
+):  # fmt: skip
     """Do coordinate steps for the variables order[:n]; skip steps that gain at most `min_gain`.
 
     Returns the updated `split` (see `_split_weights`) and the gain of the dual objective; far[t] tells whether row t is
@@ -68,10 +69,11 @@ def _epoch(
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
         else:
             score, score_positives = row_dot(entries, values, begin, end, w, mask), _ZERO
-        if n_dense > 0:
-            score += dense_dot(dense_values, dense_begin, pairs if is_split else w, 0, n_dense)
-            if is_split:
-                score_positives += dense_dot(dense_values, dense_begin, pairs, n_dense, n_dense)
+        if n_dense > 0 and is_split:
+            of_negatives, of_positives = dense_pair_dot(dense_values, dense_begin, pairs, n_dense)
+            score, score_positives = score + of_negatives, score_positives + of_positives
+        elif n_dense > 0:
+            score += dense_dot(dense_values, dense_begin, w, 0, n_dense)
         scaled = is_split and sign < 0
         old = a[at] * scale if scaled else np.float64(a[at])
         cross_derivative = sign * scale * (score + bias)
@@ -145,8 +147,8 @@ def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_p
             x_square = pair_move(entries, values, begin, end, mask, a[at], pairs)
             if n_dense > 0:
                 dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
-                score += dense_dot(dense_values, dense_begin, pairs, 0, n_dense)
-                score_positives += dense_dot(dense_values, dense_begin, pairs, n_dense, n_dense)
+                of_negatives, of_positives = dense_pair_dot(dense_values, dense_begin, pairs, n_dense)
+                score, score_positives = score + of_negatives, score_positives + of_positives
                 x_square += dense_score(dense_values, dense_begin, dense_values, dense_begin, n_dense)
                 dense_add(dense_values, dense_begin, -a[at], pairs, 0, n_dense)
                 dense_add(dense_values, dense_begin, a[at], pairs, n_dense, n_dense)
@@ -199,7 +201,7 @@ def _active_first(order, a, far):
     return active, near
 
 
-# 18 arguments: packed rows are four arrays and the dense ones, the state of a label is five, and four numbers say when to stop.
+# 18 arguments: rows are four arrays and the dense ones, the state of a label is five, four numbers say when to stop.
 @kernel()
 def ascend(
     indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, bias, square, tolerance,

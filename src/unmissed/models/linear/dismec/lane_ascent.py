@@ -196,9 +196,11 @@ def sort_by_row(rows, variables, starts, first, n_rows):
     return indptr, lanes, values
 
 
-# 15 arguments: packed rows are four arrays and the dense ones, and the dual variables before and after the sweep are six.
+# 15 arguments: rows are four arrays and the dense ones, and the dual variables before and after the sweep are six.
 @kernel()
-def apply_sweep(indptr, entries, values, mask, dense, rows, a, n_positives, first, last, listed, variables, new, change, w):
+def apply_sweep(
+    indptr, entries, values, mask, dense, rows, a, n_positives, first, last, listed, variables, new, change, w
+):
     """Apply a sweep over the rows first:last to a label; return its new working set and dual variables.
 
     The new set has the `n_positives` positives, the old negatives that are active outside the sweep, and those that the

@@ -16,7 +16,7 @@ from unmissed.numerics.bitset import lowest_bit, mask_above
 from unmissed.numerics.dense_rows import dense_score, prefetch_dense_row
 from unmissed.numerics.float64_sums import PREFETCH_DISTANCE, row_score, squared_norm
 from unmissed.numerics.prefetch import prefetch_row
-from unmissed.numerics.simd import LANES, add_dense_int16, add_int16
+from unmissed.numerics.simd import DENSE_ROWS, LANES, add_dense_int16, add_dense_rows_int16, add_int16
 from unmissed.numerics.transpose import MAX_QUANTIZED, quantize_weight
 
 # Norms of quantized rows and weights. Their product bounds every sum of products if |w| is known, as in exact passes;
@@ -119,6 +119,15 @@ def error_bounds(square: float, bias: float) -> tuple[float, float, float, float
     return step, _HALF_STEP * step, norm * 1.001, _FLOAT32_ERROR * (1 + abs(bias))
 
 
+@kernel()
+def _add_dense(numbers, row, n_rows, n, pairs, sums):
+    """Set sums[row % DENSE_ROWS] to x.W of a dense row; the first of DENSE_ROWS rows sets those of all of them."""
+    if row >= n_rows - n_rows % DENSE_ROWS:
+        add_dense_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums[row % DENSE_ROWS * LANES :])
+    elif row % DENSE_ROWS == 0:
+        add_dense_rows_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums)
+
+
 # 11 arguments: a block of rows is four arrays, the weights of all lanes are three, and the output is three.
 @kernel()
 def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, positives, rows, slack, count):
@@ -142,14 +151,14 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
     starts, features, numbers, dense = frequent
     rare_indptr, rare_lanes, rare_numbers = rare_scores
     flat, flat_pairs, flat_dense, n_dense = W[0].reshape(-1), W[1].reshape(-1), dense.reshape(-1), dense.shape[1]
-    sums, dense_sums = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
+    sums, dense_sums = np.empty(LANES, np.int32), np.empty(DENSE_ROWS * LANES, np.int32)
     score = np.empty(LANES, np.float32)
     upper_scores = np.empty(LANES, np.float32)
     for row in range(starts.shape[0] - 1):
         add_int16(features, numbers, starts[row], starts[row + 1], flat, sums)
         if n_dense > 0:
-            add_dense_int16(flat_dense, flat_dense, row * n_dense, (row + 1) * n_dense, flat_pairs, dense_sums)
-            sums += dense_sums
+            _add_dense(flat_dense, row, starts.shape[0] - 1, n_dense, flat_pairs, dense_sums)
+            sums += dense_sums[row % DENSE_ROWS * LANES :][:LANES]
         for position in range(rare_indptr[row], rare_indptr[row + 1]):
             sums[rare_lanes[position]] += rare_numbers[position]
         step, size, error = steps[row], sizes[row], errors[row]

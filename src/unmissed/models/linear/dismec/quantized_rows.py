@@ -12,7 +12,6 @@ from unmissed.models.linear.dismec.near_margin import quantize_rows
 from unmissed.models.linear.dismec.rare_features import count_frequent, score_rare_features, split_rows
 from unmissed.settings import SETTINGS
 
-
 _MAX_FREQUENT = 2**16  # Indices of frequent features are 16-bit if there are rare ones.
 
 

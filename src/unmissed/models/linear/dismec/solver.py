@@ -60,7 +60,7 @@ class SquaredHinge:
         check_parameters(self)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
-        """Prepare X (canonical float32 CSR, or `Features`), or a sorted subset of its rows, for all blocks of labels."""
+        """Prepare X (canonical float32 CSR or `Features`), or a sorted subset of its rows, for all blocks of labels."""
         return PreparedSquaredHinge(self, X, rows)
 
 
@@ -78,9 +78,7 @@ class PreparedSquaredHinge:
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design)
         self._duplicates = DuplicateLabels()
-        self._initial_solutions = InitialSolutions(
-            self.design, self._packed, solver.fit_bias == "free", seed
-        )
+        self._initial_solutions = InitialSolutions(self.design, self._packed, solver.fit_bias == "free", seed)
 
     def solve(self, block: LabelBlock) -> Shard:
         """Return the solution of every label of the block; it does not depend on the assignment of labels to blocks."""

@@ -1,7 +1,9 @@
 """The weights of one label as pairs: for each feature the contributions of negatives and of positives.
 
 Weights of the n dense features are not interleaved: the contributions of negatives are the first n numbers, those of
-positives the next n. `label_ascent` needs the score of a row under both. A pair is loaded, multiplied and added as one vector, so both scores
+positives the next n.
+
+`label_ascent` needs the score of a row under both. A pair is loaded, multiplied and added as one vector, so both scores
 cost little more than one. Products are added in a fixed order without fused multiply-add; the reference loop, which
 runs where kernels are interpreted, gives the same bits.
 """
