@@ -69,15 +69,15 @@ def test_dense_features_have_the_optimum_of_the_same_features_as_csr(n_sparse):
 def test_the_bits_depend_neither_on_blocks_nor_on_the_order_of_labels_nor_on_threads():
     features, Y = mixed_problem(2, n_samples=300, n_labels=80)
     prepared = EXACT.prepare(features)
-    (whole,) = (prepared.solve(block) for block in blocks(Y, 80))
-    W = dense_weights(whole, 27)
+    (together,) = (prepared.solve(block) for block in blocks(Y, 80))
+    W = dense_weights(together, 27)
     order = np.random.default_rng(0).permutation(80)
     for size, within in ((1, np.arange(3)), (7, order), (80, order)):
         with ThreadPoolExecutor(2) as threads:
             shards = list(threads.map(prepared.solve, blocks(Y, size, within)))
         assert np.array_equal(np.vstack([dense_weights(shard, 27) for shard in shards]), W[within])
-        assert np.array_equal(np.concatenate([shard.gap for shard in shards]), whole.gap[within])
-    assert same_bits(whole, next(EXACT.prepare(features).solve(block) for block in blocks(Y, 80)))
+        assert np.array_equal(np.concatenate([shard.gap for shard in shards]), together.gap[within])
+    assert same_bits(together, next(EXACT.prepare(features).solve(block) for block in blocks(Y, 80)))
 
 
 def test_duplicate_labels_get_the_same_dense_weights():
@@ -97,9 +97,9 @@ def test_a_subset_of_rows_is_the_problem_of_these_rows():
     ones = np.ones(5)
     block = LabelBlock(0, part.indptr.astype(np.int64), rows[part.indices].astype(np.int32), ones, ones)
     chosen = EXACT.prepare(features, rows).solve(block)
-    alone = solve(EXACT, features[rows], Y[rows])
-    assert (chosen.objective * (1 - chosen.gap) <= alone.objective).all()
-    assert chosen.objective == pytest.approx(alone.objective, rel=2e-3)
+    by_itself = solve(EXACT, features[rows], Y[rows])
+    assert (chosen.objective * (1 - chosen.gap) <= by_itself.objective).all()
+    assert chosen.objective == pytest.approx(by_itself.objective, rel=2e-3)
 
 
 def test_the_dense_part_is_neither_copied_nor_changed_and_may_be_read_only():
@@ -114,7 +114,7 @@ def test_the_dense_part_is_neither_copied_nor_changed_and_may_be_read_only():
     assert np.array_equal(features.dense, before)
 
 
-def test_pruning_leaves_dense_weights_alone():
+def test_dense_weights_are_not_pruned():
     features, Y = mixed_problem(6)
     exact, pruned = solve(EXACT, features, Y), solve(SquaredHinge(prune=0.2), features, Y)
     assert np.array_equal(exact.dense, pruned.dense)
