@@ -141,6 +141,8 @@ def ours(X: Any, positives: Positives, tol: float, loss: str = "squared-hinge") 
     for label in range(shard.n_labels):
         features, weights = shard.of_label(label)
         W[label, features] = weights
+    if shard.dense is not None:
+        W[:, -1 - shard.dense.shape[1] : -1] = shard.dense
     W[:, -1] = shard.bias
     return Trained(seconds, W, laid_out - begin, int(np.sum(shard.gap <= tol)))
 

@@ -25,6 +25,7 @@ _SUM_REGISTERS = 8  # Registers that hold sums; the others hold products.
 _MAX_SUM_REGISTERS = 10  # The same where it saves a second pass over the row.
 _UNROLL = 4  # Non-zeros per iteration.
 _INT16_PER_REGISTER = 16
+DENSE_ROWS = 4  # Dense rows that a load of weights serves; their sums for half of the lanes fit into registers.
 
 _Value = Any  # An llvmlite value.
 
@@ -48,6 +49,25 @@ def reference_add_int16(indices, values, begin, end, weights, sums):
     sums[:] = 0
     for at in range(begin, end):
         sums += np.int32(values[at]) * _line(weights, indices[at])[positions].astype(np.int32)
+
+
+def reference_add_dense_int16(rows, values, begin, end, weights, sums):
+    """Set `sums` (int32) to x.W of one dense row, both int16.
+
+    The row is values[begin:end], of even length; `rows` is ignored. Weights of two features are interleaved: those of
+    features 2 p and 2 p + 1 in lane l are at 2 (LANES p + l) and after it.
+    """
+    numbers = values[begin:end].astype(np.int32).reshape(-1, 1, 2)
+    pairs = weights[: LANES * (end - begin)].astype(np.int32).reshape(-1, LANES, 2)
+    sums[:] = (numbers * pairs).sum(axis=(0, 2), dtype=np.int32)
+
+
+def reference_add_dense_rows_int16(rows, values, begin, end, weights, sums):
+    """Set `sums` to x.W of `DENSE_ROWS` consecutive dense rows, LANES sums for each; the first is values[begin:end]."""
+    for row in range(DENSE_ROWS):
+        shift = row * (end - begin)
+        out = sums[row * LANES : (row + 1) * LANES]
+        reference_add_dense_int16(rows, values, begin + shift, end + shift, weights, out)
 
 
 def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
@@ -197,18 +217,54 @@ class _Int16RowCode(_RowCode):
 
     def _add_pair(self, lines: list[_Value], factors: _Value, sums: list[_Value]) -> None:
         """Emit the addition of two products per lane to its sum."""
-        builder, wide = self.builder, ir.VectorType(ir.IntType(32), _INT16_PER_REGISTER)
         for half, total in zip((0, 4), sums, strict=False):
             order = [
                 base + half + lane + line for base in (0, 8) for lane in range(4) for line in (0, _INT16_PER_REGISTER)
             ]
-            interleaved = builder.shuffle_vector(lines[0], lines[1], shuffle_mask(order))
-            products = builder.mul(builder.sext(interleaved, wide), builder.sext(factors, wide))
-            first, second = (
-                builder.shuffle_vector(products, products, shuffle_mask(range(at, _INT16_PER_REGISTER, 2)))
-                for at in (0, 1)
-            )
-            builder.store(builder.add(builder.load(total), builder.add(first, second)), total)
+            interleaved = self.builder.shuffle_vector(lines[0], lines[1], shuffle_mask(order))
+            self._add_products(interleaved, factors, total)
+
+    def _add_products(self, pairs: _Value, factors: _Value, total: _Value) -> None:
+        """Emit the addition of the products of interleaved weights to the sums of eight lanes."""
+        builder, wide = self.builder, ir.VectorType(ir.IntType(32), _INT16_PER_REGISTER)
+        products = builder.mul(builder.sext(pairs, wide), builder.sext(factors, wide))
+        first, second = (
+            builder.shuffle_vector(products, products, shuffle_mask(range(at, _INT16_PER_REGISTER, 2))) for at in (0, 1)
+        )
+        builder.store(builder.add(builder.load(total), builder.add(first, second)), total)
+
+
+class _DenseInt16Code(_Int16RowCode):
+    """Code generator for dense int16 rows: the weights of two features are interleaved in memory, not in registers."""
+
+    def add_dense_int16(self) -> None:
+        """Emit sums = x.W of one row, all lanes at a time."""
+        self._add_rows(1, range(0, self.lanes, _INT16_PER_REGISTER // 2))
+
+    def add_dense_rows_int16(self) -> None:
+        """Emit sums = x.W of several rows, half of the lanes at a time, so that the sums fit into registers."""
+        for half in (0, self.lanes // 2):
+            self._add_rows(DENSE_ROWS, range(half, half + self.lanes // 2, _INT16_PER_REGISTER // 2))
+
+    def _add_rows(self, n_rows: int, lanes: range) -> None:
+        """Emit the sums of some lanes, two features per iteration."""
+        builder, size = self.builder, _INT16_PER_REGISTER // 2
+        zero = ir.Constant(ir.VectorType(ir.IntType(32), size), [0] * size)
+        sums = {(row, lane): cgutils.alloca_once(builder, zero.type) for row in range(n_rows) for lane in lanes}
+        for total in sums.values():
+            builder.store(zero, total)
+        length = builder.sub(self.end, self.begin)
+        starts = [builder.add(self.begin, builder.mul(length, constant(row))) for row in range(n_rows)]
+        with cgutils.for_range_slice(builder, constant(0), length, constant(2), inc=True) as (at, _):
+            factors = [self._factors(builder.add(start, at), 2) for start in starts]
+            first = builder.mul(at, constant(self.stride))
+            for lane in lanes:
+                pairs = self._line(builder.add(first, constant(2 * lane)))
+                for row in range(n_rows):
+                    self._add_products(pairs, factors[row], sums[row, lane])
+        for (row, lane), total in sums.items():
+            target = builder.gep(self.score, [constant(row * self.lanes + lane)])
+            builder.store(builder.load(total), builder.bitcast(target, zero.type.as_pointer()), align=4)
 
 
 def shuffle_mask(positions: Iterable[int]) -> _Value:
@@ -241,9 +297,13 @@ if interpreted():
     add_in_order = reference_add_in_order
     add_16 = add_32 = add_64 = add_72 = add_80 = reference_add_at_offsets
     add_int16 = reference_add_int16
+    add_dense_int16 = reference_add_dense_int16
+    add_dense_rows_int16 = reference_add_dense_rows_int16
 else:
     add_in_order = _compiled(lambda row: row.add())
     add_16, add_32, add_64, add_72, add_80 = (
         _compiled(lambda row: row.add(), lanes, 1) for lanes in (16, 32, 64, 72, 80)
     )
     add_int16 = _compiled(_Int16RowCode.add_int16, row=_Int16RowCode)
+    add_dense_int16 = _compiled(_DenseInt16Code.add_dense_int16, row=_DenseInt16Code)
+    add_dense_rows_int16 = _compiled(_DenseInt16Code.add_dense_rows_int16, row=_DenseInt16Code)

@@ -46,6 +46,17 @@ def quantize_weights(weights, steps, quantized):
 
 
 @kernel()
+def pair_lines(lines, pairs):
+    """Interleave lines of two features each, as `simd.add_dense_int16` takes them; pairs[f // 2] gets the line f.
+
+    `pairs` is (number of features / 2, rounded up, 2 LANES); nothing is written for a feature that is missing.
+    """
+    for feature in range(lines.shape[0]):
+        for lane in range(LANES):
+            pairs[feature // 2, 2 * lane + feature % 2] = lines[feature, lane_slot(lane)]
+
+
+@kernel()
 def quantize_weight(weight, factor):
     """Return weight * factor rounded to int16, clipped to +-MAX_QUANTIZED."""
     return np.int16(np.rint(min(max(weight * factor, -MAX_QUANTIZED), MAX_QUANTIZED)))

@@ -23,6 +23,11 @@ def make_problem(seed: int, n_samples: int = 120, n_features: int = 30, n_labels
     return X, sp.csr_matrix(Y.astype(np.float32))
 
 
+def no_dense(n_samples: int) -> tuple[tuple[Any, ...], np.ndarray]:
+    """Return the dense features of rows that have none, and the same quantized."""
+    return (np.zeros(n_samples, np.int32), np.empty(0, np.float32), 0), np.empty((n_samples, 0), np.int16)
+
+
 def solve(solver: SquaredHinge, X: Any, Y: Any, positive: Any = None, negative: Any = None) -> Shard:
     """Return the solutions of all labels as one block; costs default to 1."""
     Y = sp.csc_matrix(Y)
@@ -38,8 +43,10 @@ def solve(solver: SquaredHinge, X: Any, Y: Any, positive: Any = None, negative: 
 
 
 def dense_weights(shard: Shard, n_features: int) -> np.ndarray:
-    """Return the weights as a dense (n_labels, n_features) matrix."""
+    """Return the weights as a dense (n_labels, n_features) matrix; weights of dense features come last."""
     W = np.zeros((shard.n_labels, n_features), np.float32)
+    if shard.dense is not None:
+        W[:, n_features - shard.dense.shape[1] :] = shard.dense
     for label in range(shard.n_labels):
         features, weights = shard.of_label(label)
         W[label, features] = weights

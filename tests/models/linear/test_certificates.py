@@ -7,12 +7,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.models.linear.problems import dense_weights, solve
+from unmissed.features import Features
 from unmissed.models.linear.design import lay_out
 from unmissed.models.linear.dismec.label_state import InitialSolution, LabelState
 from unmissed.models.linear.dismec.newton import Newton
 from unmissed.models.linear.dismec.solver import SquaredHinge
 
 WIDE = np.longdouble
+
+
+def split(X, n_dense):
+    """Return the last features of an array as dense ones; CSR if there are none."""
+    sparse = sp.csr_matrix(X[:, : X.shape[1] - n_dense])
+    return Features(sparse, np.ascontiguousarray(X[:, X.shape[1] - n_dense :])) if n_dense else sparse
 
 
 def wide_objective(X, y, point, costs, fit_bias):
@@ -48,16 +55,18 @@ def lower_points(X, y, costs, fit_bias, start):
     cost=st.sampled_from([1e-2, 1.0, 1e2, 1e4, 1e6]),
     fit_bias=st.sampled_from([True, False, "free"]),
     shift=st.sampled_from([0.0, 10.0]),
+    dense=st.sampled_from([0.0, 0.5, 1.0]),
 )
-@example(seed=0, scale=1e5, cost=1e4, fit_bias=False, shift=0.0)
-def test_certificates_bound_the_objective_and_the_optimum(seed, scale, cost, fit_bias, shift):
+@example(seed=0, scale=1e5, cost=1e4, fit_bias=False, shift=0.0, dense=0.0)
+@example(seed=0, scale=1e5, cost=1e4, fit_bias=False, shift=0.0, dense=1.0)
+def test_certificates_bound_the_objective_and_the_optimum(seed, scale, cost, fit_bias, shift, dense):
     rng = np.random.default_rng(seed)
     n, d = rng.integers(2, 30), rng.integers(1, 6)
     X = (scale * (rng.standard_normal((n, d)) + shift)).astype(np.float32)
     y = X @ rng.standard_normal(d) + rng.choice([0, 0.5]) * scale * rng.standard_normal(n) > 0
     costs = cost * rng.uniform(0.1, 10), cost
     solver = SquaredHinge(prune=0.0, fit_bias=fit_bias)
-    shard = solve(solver, sp.csr_matrix(X), y[:, None], [costs[0]], [costs[1]])
+    shard = solve(solver, split(X, int(dense * d)), y[:, None], [costs[0]], [costs[1]])
     point = np.append(dense_weights(shard, d)[0], shard.bias[0])
     reached = wide_objective(X, y, point.astype(WIDE), costs, fit_bias)
     assert reached <= shard.objective[0], "the reported objective is an upper bound"
@@ -96,9 +105,11 @@ def hard_problems():
 
 
 @pytest.mark.parametrize("name", hard_problems())
-def test_features_of_any_scale_are_certified(name):
+@pytest.mark.parametrize("n_dense", [0, 7, 12])
+def test_features_of_any_scale_are_certified(name, n_dense):
     X, y, cost, fit_bias = hard_problems()[name]
-    shard = solve(SquaredHinge(tol=1e-4, prune=0.0, fit_bias=fit_bias), sp.csr_matrix(X), y[:, None], [cost], [cost])
+    solver = SquaredHinge(tol=1e-4, prune=0.0, fit_bias=fit_bias)
+    shard = solve(solver, split(X, n_dense), y[:, None], [cost], [cost])
     assert shard.gap[0] <= 1e-4
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.numerics.csr import count_features, count_rows, reorder
+from unmissed.numerics.dense_rows import add_dense_squares
 from unmissed.numerics.workspace import borrowed_zeros, workspace
 
 Floats = npt.NDArray[np.float32]
@@ -56,11 +57,13 @@ class Solvable:
 
     Costs of positives and negatives may be any numbers of at least 0. Without `counter`, the solver takes no counter
     costs. With it, counter costs may have any sign as long as a positive has a convex loss, that is, if `positive` +
-    `counter` >= 0: the loss must have the same curvature at m and -m, as the logistic loss has.
+    `counter` >= 0: the loss must have the same curvature at m and -m, as the logistic loss has. A solver with `dense`
+    takes `Features` with a dense part as they are; others take all features as one CSR matrix.
     """
 
     loss: str
     counter: bool = False
+    dense: bool = False
 
     def check(self, block: LabelBlock) -> None:
         """Raise InputError for costs of a block that are negative, not finite, or not solvable."""
@@ -95,10 +98,13 @@ def _first(wrong: npt.NDArray[np.bool_]) -> int | None:
 
 @dataclass(frozen=True)
 class Design:
-    """Rows of X in CSR format, in random order, with the features sorted by descending frequency.
+    """Rows of X in random order: sparse features in CSR format, by descending frequency, after the dense features.
 
     Frequent features come first so that the often-used part of a weight vector stays in cache. Coordinate ascent
     converges faster in random row order. Features that do not occur in the rows are removed.
+
+    The first `n_dense` columns are the dense features. `dense` has them as the tuple that `numerics.dense_rows`
+    describes; its values are those of X, not a copy. The CSR arrays have the other columns.
 
     `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X;
     `counts` are the non-zeros of each column. `chosen` are the rows of X (ascending; None for all) and
@@ -116,6 +122,12 @@ class Design:
     chosen: npt.NDArray[np.int64] | None
     use_bias: np.float32
     typical_length: float
+    dense: tuple[Any, ...]
+
+    @property
+    def n_dense(self) -> int:
+        """The number of dense features."""
+        return int(self.dense[2])
 
     @property
     def n_samples(self) -> int:
@@ -134,12 +146,12 @@ class Design:
 
     @cached_property
     def longest(self) -> int:
-        """The largest number of non-zeros in a row."""
-        return int(np.diff(self.indptr).max(initial=0))
+        """The largest number of non-zeros in a row, all dense features included."""
+        return int(np.diff(self.indptr).max(initial=0)) + self.n_dense
 
     @property
     def rows(self) -> tuple[Any, ...]:
-        """The CSR arrays (indptr, indices, values) in the order in which kernels take them."""
+        """The CSR arrays (indptr, indices, values) of the sparse features, in the order in which kernels take them."""
         return self.indptr, self.indices, self.values
 
     def positions(self, rows: npt.NDArray[Any]) -> RowIndices:
@@ -166,10 +178,11 @@ def by_frequency(indices: npt.NDArray[np.int32], n_features: int) -> npt.NDArray
     return position
 
 
-def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None) -> Design:
+def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None, dense: Floats | None = None) -> Design:
     """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
 
-    Time and memory depend on the chosen rows only, so that thousands of small subsets of X are cheap.
+    `dense` are further features of the same rows, in C order; the design refers to the array. Time and memory depend on
+    the chosen rows only, so that thousands of small subsets of X are cheap.
     """
     chosen = None if rows is None else _check_rows(rows, X.shape[0])
     begins, ends = X.indptr[:-1], X.indptr[1:]
@@ -190,6 +203,11 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None)
     data = np.ascontiguousarray(X.data)
     feature_index = position_of_feature, len(features)
     reorder(begins[order], ends[order], indices, data, *feature_index, indptr, new_indices, values, norms)
+    of_dense = _dense_rows(dense, order if chosen is None else chosen[order])
+    if dense is not None and dense.shape[1]:
+        add_dense_squares(of_dense, norms)
+        new_indices += np.uint32(dense.shape[1])
+        features, counts = _with_dense(features, counts, X.shape[1], dense.shape[1], n_samples)
     if not np.isfinite(norms).all():
         raise InputError("X has a row too long for float32: its squared norm overflows; scale its features down")
     filled = norms[norms > 0]
@@ -197,7 +215,31 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None)
     use_bias = np.float32(1 if bias else 0)
     norms += use_bias
     columns = features, counts
-    return Design(indptr, new_indices, values, norms, position_of_row, *columns, chosen, use_bias, typical)
+    return Design(indptr, new_indices, values, norms, position_of_row, *columns, chosen, use_bias, typical, of_dense)
+
+
+def _dense_rows(dense: Floats | None, order: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+    """Return dense features, whose rows are visited in this order, as kernels take them (see `numerics.dense_rows`)."""
+    if dense is None:
+        return np.zeros(len(order), np.int32), np.empty(0, np.float32), 0
+    values = _Writable(dense) if not dense.flags.writeable else dense
+    return order.astype(np.int32), np.asarray(values).reshape(-1), int(dense.shape[1])
+
+
+class _Writable:
+    """The memory of a read-only array as if it were writable, so that kernels need not be compiled a second time."""
+
+    def __init__(self, array: Floats) -> None:
+        self.array = array  # keeps the memory alive
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
+def _with_dense(
+    features: npt.NDArray[np.int32], counts: npt.NDArray[np.int64], n_sparse: int, n_dense: int, n_samples: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Return features and counts of the columns with the dense features before the sparse ones."""
+    numbers = np.arange(n_sparse, n_sparse + n_dense, dtype=np.int32)
+    return np.concatenate([numbers, features]), np.concatenate([np.full(n_dense, n_samples, np.int64), counts])
 
 
 def _check_rows(rows: npt.ArrayLike, n_samples: int) -> npt.NDArray[np.int64]:

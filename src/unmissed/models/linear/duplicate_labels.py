@@ -16,10 +16,14 @@ from unmissed.settings import SETTINGS
 
 @dataclass(frozen=True)
 class Solution:
-    """The solution of one label: column indices and weights after pruning, bias, and certificate."""
+    """The solution of one label: weights of sparse features after pruning, of dense ones, bias, and certificate.
+
+    `positions` are columns of the sparse features, counted from the first sparse one.
+    """
 
     positions: RowIndices
     weights: Floats
+    dense: Floats
     bias: np.float32
     pruned: float
     objective: float
@@ -29,7 +33,7 @@ class Solution:
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return self.positions.nbytes + self.weights.nbytes
+        return self.positions.nbytes + self.weights.nbytes + self.dense.nbytes
 
 
 def seed_of(positives: RowIndices) -> int:

@@ -36,7 +36,10 @@ class Solver(Protocol):
         """The loss and the costs that it solves."""
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
-        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve."""
+        """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve.
+
+        X is a canonical float32 CSR matrix; it may also be `Features` if `solvable.dense`.
+        """
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,9 @@ class BlockProblem:
 
     def __call__(self) -> Blocks:
         """Return the shared state; called once per worker."""
-        Y = self.rows.Y.tocsc()
-        return Blocks(self.solver.prepare(self.rows.features.csr), Y, self.costs, find_duplicate_columns(Y))
+        Y, X = self.rows.Y.tocsc(), self.rows.features
+        prepared = self.solver.prepare(X if self.solver.solvable.dense else X.csr)
+        return Blocks(prepared, Y, self.costs, find_duplicate_columns(Y))
 
     @cached_property
     def costs(self) -> Costs:

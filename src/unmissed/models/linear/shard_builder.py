@@ -17,8 +17,9 @@ from unmissed.numerics.workspace import workspace
 class ShardBuilder:
     """Builds the shard of a block; labels may be added in any order, and all must be added before `build`.
 
-    Weights below `prune` in absolute value become 0. The threshold is divided by the typical norm of a row, because
-    weights scale inversely with it. The bias, the weight of a constant feature 1, is compared with `prune` itself.
+    Weights of sparse features below `prune` in absolute value become 0; those of dense features are all kept. The
+    threshold is divided by the typical norm of a row, because weights scale inversely with it. The bias, the weight of
+    a constant feature 1, is compared with `prune` itself.
     """
 
     def __init__(self, design: Design, first: int, n_labels: int, prune: float) -> None:
@@ -30,11 +31,14 @@ class ShardBuilder:
 
     def add(self, at: int, w: Floats, bias: np.float32, objective: float, gap: float, epochs: int) -> None:
         """Prune and store label `at` of the block: weights by column index, bias, and certificate."""
-        positions, weights = workspace("positions kept", (len(w),), np.int32), workspace("weights kept", (len(w),))
-        n, dropped = list_kept_weights(w, self._threshold, positions, weights)
+        dense, sparse = w[: self._design.n_dense], w[self._design.n_dense :]
+        size = (len(sparse),)
+        positions, weights = workspace("positions kept", size, np.int32), workspace("weights kept", size)
+        n, dropped = list_kept_weights(sparse, self._threshold, positions, weights)
         kept = bias if abs(bias) >= self._prune else np.float32(0)
         pruned = math.sqrt(dropped) * self._design.typical_length + float(abs(bias - kept))
-        self.put(at, Solution(positions[:n].copy(), weights[:n].copy(), kept, pruned, objective, gap, epochs))
+        certificate = objective, gap, epochs
+        self.put(at, Solution(positions[:n].copy(), weights[:n].copy(), dense.copy(), kept, pruned, *certificate))
 
     def put(self, at: int, solution: Solution) -> None:
         """Set the solution of label `at`, which may come from a duplicate label."""
@@ -47,11 +51,12 @@ class ShardBuilder:
     def build(self) -> Shard:
         """Return the shard, with the feature numbers of X, ascending."""
         solutions = [solution for solution in self._solutions if solution is not None]
-        counts = np.zeros(self._design.n_features, np.int64)
+        features = self._design.features[self._design.n_dense :]
+        counts = np.zeros(len(features), np.int64)
         for solution in solutions:
             counts[solution.positions] += 1
         used = np.flatnonzero(counts)
-        used = used[np.argsort(self._design.features[used])]
+        used = used[np.argsort(features[used])]
         starts = np.zeros(len(used) + 1, np.int64)
         np.cumsum(counts[used], out=starts[1:])
         filled: npt.NDArray[np.int64] = counts  # next free slot of each feature; reuses the array of counts
@@ -62,7 +67,7 @@ class ShardBuilder:
             append_by_feature(solution.positions, solution.weights, at, filled, names, weights)
         return Shard(
             first=self._first,
-            features=self._design.features[used],
+            features=features[used],
             starts=starts,
             labels=names,
             weights=weights,
@@ -71,4 +76,5 @@ class ShardBuilder:
             gap=np.array([solution.gap for solution in solutions], np.float64),
             epochs=np.array([solution.epochs for solution in solutions], np.int32),
             pruned=np.array([solution.pruned for solution in solutions], np.float32),
+            dense=np.stack([solution.dense for solution in solutions]) if self._design.n_dense else None,
         )

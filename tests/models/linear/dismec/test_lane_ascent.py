@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.models.linear.problems import no_dense
 from unmissed.models.linear.dismec.lane_ascent import _saturating_add, apply_sweep, lane_sweep, sort_by_row
 from unmissed.models.linear.dismec.near_margin import quantize_rows
 from unmissed.numerics.simd import LANES
-from unmissed.numerics.transpose import quantize_weights
+from unmissed.numerics.transpose import pair_lines, quantize_weights
 
 pytestmark = pytest.mark.kernel
 N_SAMPLES, N_FEATURES = 60, 12
@@ -23,13 +24,17 @@ def nothing(n_samples):
 class Problem:
     """Random rows, and labels whose positives are every tenth row, beginning at the index of the lane."""
 
-    def __init__(self, seed=0, lanes=LANES, density=0.4):
+    def __init__(self, seed=0, lanes=LANES, density=0.4, n_dense=0):
         rng = np.random.default_rng(seed)
         self.X = sp.random(N_SAMPLES, N_FEATURES, density, "csr", np.float32, rng)
         self.indptr, self.indices = self.X.indptr.astype(np.int64), self.X.indices.astype(np.uint32)
         self.numbers = np.empty(self.X.nnz, np.int16)
         self.bounds = tuple(np.empty(N_SAMPLES, np.float32) for _ in range(3))
-        quantize_rows(self.indptr, self.X.data, self.numbers, *self.bounds)
+        nothing_dense, self.dense_numbers = no_dense(N_SAMPLES)
+        quantize_rows(self.indptr, self.X.data, nothing_dense, self.numbers, self.dense_numbers, *self.bounds)
+        self.n_dense = n_dense
+        if n_dense:
+            self.make_dense(n_dense)
         self.extra = np.zeros((N_SAMPLES, LANES))
         self.rare_scores, self.rare_squares = nothing(N_SAMPLES), np.zeros(N_SAMPLES, np.float32)
         self.norms = np.asarray(self.X.multiply(self.X).sum(axis=1), np.float32).ravel() + np.float32(1)
@@ -46,19 +51,32 @@ class Problem:
         self.lanes = np.ones((5, LANES), np.float32)
         self.lanes[:] = reach / 32_000, squares, reach**2, np.full(LANES, H_POSITIVE), np.full(LANES, H_NEGATIVE)
 
+    def make_dense(self, n_dense):
+        """Store the first features, quantized, as dense ones."""
+        row = np.repeat(np.arange(N_SAMPLES), np.diff(self.indptr))
+        moved = self.indices < n_dense
+        self.dense_numbers = np.zeros((N_SAMPLES, -(-n_dense // 2) * 2), np.int16)
+        self.dense_numbers[row[moved], self.indices[moved]] = self.numbers[moved]
+        self.indptr = np.append(0, np.cumsum(np.bincount(row[~moved], minlength=N_SAMPLES))).astype(np.int64)
+        self.indices, self.numbers = self.indices[~moved], self.numbers[~moved]
+
     def sweep(self):
-        """Sweep; return the resulting label-major weights."""
+        """Sweep; return the resulting label-major weights of the features that are not dense."""
         quantized_weights = np.empty((N_FEATURES, LANES), np.int16)
         quantize_weights(self.w, self.lanes[0].astype(np.float64), quantized_weights)
         starts = np.append(0, np.cumsum(self.Y.sum(axis=1))).astype(np.int64)
         positives = starts, np.nonzero(self.Y)[1].astype(np.int32)
-        X = (self.indptr, self.indices, self.numbers), self.rare_scores, self.rare_squares, self.bounds, self.norms
+        frequent = self.indptr, self.indices, self.numbers, self.dense_numbers
+        X = frequent, self.rare_scores, self.rare_squares, self.bounds, self.norms
+        pairs = np.zeros((self.dense_numbers.shape[1] // 2, 2 * LANES), np.int16)
+        pair_lines(quantized_weights[: self.n_dense], pairs)
+        W = quantized_weights, pairs
         lane, row = np.nonzero(self.alpha.T)
         starts = np.searchsorted(lane, np.arange(LANES + 1))
         active = sort_by_row(row.astype(np.int32), self.alpha[row, lane], starts, 0, N_SAMPLES)
         lists = np.empty((LANES, N_SAMPLES), np.int32), np.empty((LANES, N_SAMPLES), np.float32)
         count = np.zeros(LANES, np.int64)
-        lane_sweep(0, *X, np.float32(1), quantized_weights, self.lanes, self.bias, positives, active, *lists, count)
+        lane_sweep(0, *X, np.float32(1), W, self.lanes, self.bias, positives, active, *lists, count)
         self.alpha[:] = 0
         for at in range(LANES):
             rows, variables = (one[at, : count[at]] for one in lists)
@@ -148,20 +166,38 @@ def test_an_update_that_would_overflow_the_quantized_weights_is_skipped():
 def test_weights_may_change_by_more_than_the_range_of_int16(lanes):
     numbers, bounds = np.empty(2, np.int16), tuple(np.empty(2, np.float32) for _ in range(3))
     indptr = np.arange(3, dtype=np.int64)
-    quantize_rows(
-        indptr, np.array([1, -1], np.float32), numbers, *bounds
-    )  # both are positives: one weight changes sides
-    X = (indptr, np.zeros(2, np.uint32), numbers), nothing(2), np.zeros(2, np.float32), bounds, np.ones(2, np.float32)
+    nothing_dense, no_numbers = no_dense(2)
+    values = np.array([1, -1], np.float32)  # both are positives: one weight changes sides
+    quantize_rows(indptr, values, nothing_dense, numbers, no_numbers, *bounds)
+    X = (
+        (indptr, np.zeros(2, np.uint32), numbers, no_numbers),
+        nothing(2),
+        np.zeros(2, np.float32),
+        bounds,
+        np.ones(2, np.float32),
+    )
     of_lanes = np.tile(np.array([[1 / 32_000], [0], [1], [1e-3], [1e-3]], np.float32), LANES)
     weights, lists = np.zeros((1, LANES), np.int16), (np.zeros((LANES, 2), np.int32), np.zeros((LANES, 2), np.float32))
     bias = np.full(LANES, -2, np.float32)
     bias[:lanes] = 0
     positives = lanes * indptr, np.tile(np.arange(lanes, dtype=np.int32), 2)
     active = np.zeros(3, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
-    lane_sweep(0, *X, np.float32(0), weights, of_lanes, bias, positives, active, *lists, np.zeros(LANES, np.int64))
+    W, count = (weights, np.zeros((0, 2 * LANES), np.int16)), np.zeros(LANES, np.int64)
+    lane_sweep(0, *X, np.float32(0), W, of_lanes, bias, positives, active, *lists, count)
     assert lists[0][:lanes].tolist() == [[0, 1]] * lanes
     assert lists[1][:lanes] == pytest.approx(np.tile([0.999, 1.997], (lanes, 1)), abs=1e-3)
     assert np.sort(weights[0])[:lanes] == pytest.approx(np.full(lanes, -32_000 * 0.998), abs=32)
+
+
+@pytest.mark.parametrize("n_dense", [4, 5])
+@pytest.mark.parametrize("lanes", [3, LANES])
+def test_dense_features_give_the_same_bits_as_sparse_ones(n_dense, lanes):
+    sparse, mixed = Problem(lanes=lanes), Problem(lanes=lanes, n_dense=n_dense)
+    w, w_mixed = sparse.sweep(), mixed.sweep()
+    assert np.array_equal(sparse.alpha, mixed.alpha)
+    assert np.array_equal(sparse.bias, mixed.bias)
+    assert np.array_equal(sparse.lanes, mixed.lanes)
+    assert np.array_equal(w[:, n_dense:], w_mixed[:, n_dense:])
 
 
 def test_quantized_weights_saturate():
@@ -193,7 +229,7 @@ def test_a_sweep_is_applied_to_the_working_set_of_a_label():
     expected |= {int(row): value for row, value in old if not 20 <= row < 50 and value > 0}
     expected |= {row: value for row, value in now.items() if row not in rows[:4]}
     w, new, change = np.zeros(N_FEATURES, np.float32), *np.zeros((2, N_SAMPLES), np.float32)
-    X = problem.indptr, problem.indices, problem.X.data, NOT_PACKED
+    X = problem.indptr, problem.indices, problem.X.data, NOT_PACKED, no_dense(N_SAMPLES)[0]
     new_rows, new_a = apply_sweep(*X, rows, a, 4, 20, 50, listed, swept, new, change, w)
     assert new_rows[:4].tolist() == rows[:4].tolist()
     assert len(set(new_rows)) == len(new_rows)

@@ -14,7 +14,7 @@ from unmissed.models.linear.dismec.near_margin import error_bounds, list_near, q
 from unmissed.models.linear.dismec.passes import MAX_PER_LABEL, Passes
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.numerics.simd import LANES
-from unmissed.numerics.transpose import quantize_weights
+from unmissed.numerics.transpose import pair_lines, quantize_weights
 from unmissed.settings import SETTINGS
 
 WIDE = np.longdouble
@@ -36,13 +36,20 @@ def square(w):
     return float(w.astype(np.float64) @ w.astype(np.float64))
 
 
-def near(X, W, bias, positive_row=None):
-    """Return the rows listed for each lane with their quantized slack; lane 5 may have one positive row."""
+def near(X, W, bias, positive_row=None, n_dense=0):
+    """Return the rows listed for each lane with their quantized slack; lane 5 may have one positive row.
+
+    The first `n_dense` features are passed as dense ones.
+    """
     n, d = X.shape
+    dense = np.arange(n, dtype=np.int32), np.ascontiguousarray(X[:, :n_dense]).reshape(-1), n_dense
+    dense_numbers = np.empty((n, -(-n_dense // 2) * 2), np.int16)
+    X = np.array(X)
+    X[:, :n_dense] = 0
     X = sp.csr_matrix(X)
     numbers, *bounds = np.empty(X.nnz, np.int16), *(np.empty(n, np.float32) for _ in range(3))
     indptr = X.indptr.astype(np.int64)
-    quantize_rows(indptr, X.data, numbers, *bounds)
+    quantize_rows(indptr, X.data, dense, numbers, dense_numbers, *bounds)
     of_lanes = np.array([error_bounds(square(w), b) for w, b in zip(W, bias, strict=True)]).T
     quantized_weights = np.empty((d, LANES), np.int16)
     quantize_weights(W, np.ascontiguousarray(of_lanes[0]), quantized_weights)
@@ -51,11 +58,12 @@ def near(X, W, bias, positive_row=None):
     starts, lanes = np.append(0, np.cumsum(has)), np.full(has.sum(), 5, np.int32)
     rows, slack, count = np.empty((LANES, n), np.int32), np.empty((LANES, n), np.float32), np.zeros(LANES, np.int64)
     of_lanes = np.ascontiguousarray(of_lanes, np.float32)
-    frequent, nothing = (indptr, X.indices.astype(np.uint32), numbers), np.empty(0, np.int32)
+    frequent, nothing = (indptr, X.indices.astype(np.uint32), numbers, dense_numbers), np.empty(0, np.int32)
+    pairs = np.zeros((dense_numbers.shape[1] // 2, 2 * LANES), np.int16)
+    pair_lines(quantized_weights[:n_dense], pairs)
     rare_scores = np.zeros(n + 1, np.int64), nothing, nothing
-    list_near(
-        0, frequent, rare_scores, tuple(bounds), quantized_weights, bias, of_lanes, (starts, lanes), rows, slack, count
-    )
+    arguments = tuple(bounds), (quantized_weights, pairs), bias, of_lanes, (starts, lanes)
+    list_near(0, frequent, rare_scores, *arguments, rows, slack, count)
     return [(rows[lane, : count[lane]], slack[lane, : count[lane]]) for lane in range(LANES)]
 
 
@@ -65,8 +73,9 @@ def near(X, W, bias, positive_row=None):
     row_scale=st.integers(-40, 18),
     weight_scale=st.integers(-40, 37),
     length=st.integers(1, 60),
+    share=st.sampled_from([0.0, 0.5, 1.0]),
 )
-def test_no_row_that_is_violated_is_missed_whatever_the_scale(seed, row_scale, weight_scale, length):
+def test_no_row_that_is_violated_is_missed_whatever_the_scale(seed, row_scale, weight_scale, length, share):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((30, length)) * (rng.random((30, length)) < 0.7) * 10.0 ** rng.integers(-3, 3, (30, 1))
     X = (X * 10.0**row_scale).astype(np.float32)
@@ -76,7 +85,7 @@ def test_no_row_that_is_violated_is_missed_whatever_the_scale(seed, row_scale, w
     at_margin = -1 - scores[row, np.arange(LANES)]  # one row of each lane
     bias = np.where(abs(at_margin) < 1e38, at_margin, 0).astype(np.float32)
     violated = scores + bias.astype(WIDE) > -1
-    for lane, (rows, _) in enumerate(near(X, W, bias)):
+    for lane, (rows, _) in enumerate(near(X, W, bias, n_dense=int(share * length))):
         assert set(np.flatnonzero(violated[:, lane])) <= set(rows)
         assert (np.diff(rows) > 0).all()
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.models.linear.problems import no_dense
 from unmissed.models.linear.design import lay_out
 from unmissed.models.linear.dismec.near_margin import quantize_rows
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
@@ -28,7 +29,8 @@ class Split:
         self.X.indices = self.X.indices.astype(np.uint32)
         self.X.indptr = self.X.indptr.astype(np.int64)
         numbers, bounds = np.empty(self.X.nnz, np.int16), [np.empty(N_SAMPLES, np.float32) for _ in range(3)]
-        quantize_rows(self.X.indptr, self.X.data, numbers, *bounds)
+        nothing, no_numbers = no_dense(N_SAMPLES)
+        quantize_rows(self.X.indptr, self.X.data, nothing, numbers, no_numbers, *bounds)
         self.quantized = np.zeros((N_SAMPLES, N_FEATURES), np.int64)
         self.quantized[np.repeat(np.arange(N_SAMPLES), np.diff(self.X.indptr)), self.X.indices] = numbers
         starts, rare_starts = np.empty(N_SAMPLES + 1, np.int64), np.empty(N_FEATURES - N_FREQUENT + 1, np.int64)

@@ -75,11 +75,28 @@ def test_weights_are_split_and_merged_again(n_features):
     rng = np.random.default_rng(n_features)
     w = rng.standard_normal(n_features).astype(np.float32)
     both = np.full(2 * n_features, np.nan, np.float32)
-    assert split_weights(w, both) == pytest.approx(w @ w, rel=1e-4)
+    assert split_weights(w, both, 0) == pytest.approx(w @ w, rel=1e-4)
     assert np.array_equal(both[::2], w)
     assert not both[1::2].any()
     both[1::2] = second = rng.standard_normal(n_features).astype(np.float32)
     joined = np.empty_like(w)
-    square = merge_weights(np.float32(2), both, joined)
+    square = merge_weights(np.float32(2), both, joined, 0)
     assert np.array_equal(joined, np.float32(2) * w + second)
+    assert square == pytest.approx(joined @ joined, rel=1e-4)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("n_dense", [1, 70])
+def test_dense_weights_are_split_into_two_vectors(n_dense):
+    w = np.random.default_rng(n_dense).standard_normal(n_dense + 9).astype(np.float32)
+    both = np.full(2 * len(w), np.nan, np.float32)
+    assert split_weights(w, both, n_dense) == pytest.approx(w @ w, rel=1e-4)
+    assert np.array_equal(both[:n_dense], w[:n_dense])
+    assert not both[n_dense : 2 * n_dense].any()
+    assert np.array_equal(both[2 * n_dense :: 2], w[n_dense:])
+    both[n_dense : 2 * n_dense] = 1
+    joined = np.empty_like(w)
+    square = merge_weights(np.float32(2), both, joined, n_dense)
+    assert np.array_equal(joined[:n_dense], np.float32(2) * w[:n_dense] + np.float32(1))
+    assert np.array_equal(joined[n_dense:], np.float32(2) * w[n_dense:])
     assert square == pytest.approx(joined @ joined, rel=1e-4)

@@ -21,6 +21,7 @@ from unmissed.models.linear.dismec.newton import Newton
 from unmissed.models.linear.dismec.packed_design import PackedDesign
 from unmissed.models.linear.dismec.passes import Passes
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
+from unmissed.numerics.dense_rows import dense_add
 from unmissed.numerics.float64_sums import load_into_cache, squared_norm
 from unmissed.numerics.packed_rows import row_add
 from unmissed.numerics.simd import LANES
@@ -240,6 +241,8 @@ class DualAscent:
             for row, a in zip(rows[at], variables[at], strict=True):
                 begin, end = design.indptr[row], design.indptr[row + 1]
                 row_add(design.indices, design.values, begin, end, a, label.w)
+                dense_rows, values, n_dense = design.dense
+                dense_add(values, int(dense_rows[row]) * n_dense, a, label.w, 0, n_dense)
                 label.bias = np.float32(label.bias + design.use_bias * a)
             label.square = float(squared_norm(label.w))
             rows, variables = np.delete(rows, at), np.delete(variables, at)

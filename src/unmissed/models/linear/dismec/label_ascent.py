@@ -10,6 +10,7 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.models.linear.dismec.weight_pairs import merge_weights, pair_add, pair_dot, pair_move, split_weights
+from unmissed.numerics.dense_rows import dense_add, dense_dot, dense_pair_dot, dense_score, prefetch_dense_row
 from unmissed.numerics.packed_rows import prefetch_packed_row, row_add, row_dot, shuffle
 
 _ZERO = np.float32(0)
@@ -42,28 +43,37 @@ def _step(gradient, curvature, old, own, cross_derivative, growth_curvature, sca
     return max(-gradient / curvature, -old), 0.0, curvature
 
 
-# 16 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
+# 17 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
 def _epoch(
-    indptr, entries, values, mask, norms, use_bias, rows, class_params, a, w, pairs, split, order, n, min_gain, far
-):
+    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, split, order, n, min_gain,
+    far
+):  # fmt: skip
     """Do coordinate steps for the variables order[:n]; skip steps that gain at most `min_gain`.
 
     Returns the updated `split` (see `_split_weights`) and the gain of the dual objective; far[t] tells whether row t is
     far from becoming active.
     """
     is_split, scale, bias, bias_positives, growth_curvature, square = split
+    dense_rows, dense_values, n_dense = dense
     gain = 0.0
     for position in range(n):
         at = order[position]
         if position + PREFETCH_DISTANCE < n:
             prefetch_packed_row(indptr, entries, values, mask, rows[order[position + PREFETCH_DISTANCE]])
+            prefetch_dense_row(dense, rows[order[position + PREFETCH_DISTANCE]])
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
+        dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
         sign, h = (1.0, np.float64(class_params[1])) if at < class_params[0] else (-1.0, np.float64(class_params[2]))
         if is_split:
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
         else:
             score, score_positives = row_dot(entries, values, begin, end, w, mask), _ZERO
+        if n_dense > 0 and is_split:
+            of_negatives, of_positives = dense_pair_dot(dense_values, dense_begin, pairs, n_dense)
+            score, score_positives = score + of_negatives, score_positives + of_positives
+        elif n_dense > 0:
+            score += dense_dot(dense_values, dense_begin, w, 0, n_dense)
         scaled = is_split and sign < 0
         old = a[at] * scale if scaled else np.float64(a[at])
         cross_derivative = sign * scale * (score + bias)
@@ -82,6 +92,7 @@ def _epoch(
         if not is_split:
             a[at] = old + step
             row_add(entries, values, begin, end, np.float32(step * sign), w, mask)
+            dense_add(dense_values, dense_begin, np.float32(step * sign), w, 0, n_dense)
             square += step * (2 * sign * score + step * (norms[rows[at]] - use_bias))
             bias += use_bias * step * sign
             continue
@@ -95,10 +106,12 @@ def _epoch(
             derivative += step * (gradient + curvature * step + cross_derivative * growth)
             growth_curvature += 2 * (1 + growth) * cross_derivative * step + curvature * step * step
             pair_add(entries, values, begin, end, mask, np.float32(step * sign / scale), pairs, 0)
+            dense_add(dense_values, dense_begin, np.float32(step * sign / scale), pairs, 0, n_dense)
             bias += use_bias * step * sign / scale
         else:
             a[at] = old + step
             pair_add(entries, values, begin, end, mask, np.float32(step * sign), pairs, 1)
+            dense_add(dense_values, dense_begin, np.float32(step * sign), pairs, n_dense, n_dense)
             bias_positives += use_bias * step * sign
         if growth_curvature > 0:  # a step that was clipped at a = 0 leaves a derivative
             growth = min(max(-derivative / growth_curvature, -_MAX_GROWTH), _MAX_GROWTH)
@@ -108,16 +121,17 @@ def _epoch(
     return (is_split, scale, bias, bias_positives, growth_curvature, square), gain
 
 
-# 12 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
+# 13 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
-def _split_weights(indptr, entries, values, mask, use_bias, rows, class_params, a, w, pairs, bias, square):
+def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_params, a, w, pairs, bias, square):
     """Split w into the contributions of negatives, which can be scaled, and of positives, stored as `pairs`.
 
     Returns whether w was split, the scale, the negative and positive parts of the bias, the curvature of the dual
     objective along the scaling of all negatives, and |w|^2 as passed in. w is not split if no negative is active (it
     may then hold more than the working set contributed), or if it is too long compared with the working set.
     """
-    sum_negatives, squares, size = 0.0, 0.0, 0
+    dense_rows, dense_values, n_dense = dense
+    sum_negatives, squares, size = 0.0, 0.0, n_dense * rows.shape[0]
     for at in range(rows.shape[0]):
         size += indptr[rows[at] + 1] - indptr[rows[at]]
         if at >= class_params[0]:
@@ -125,12 +139,20 @@ def _split_weights(indptr, entries, values, mask, use_bias, rows, class_params, 
             squares += np.float64(class_params[2]) * np.float64(a[at]) * np.float64(a[at])
     if not sum_negatives > 0 or w.shape[0] > _MAX_FEATURES_PER_ENTRY * size:
         return False, 1.0, np.float64(bias), 0.0, 0.0, square
-    square_negatives, product = split_weights(w, pairs), 0.0  # |w_negatives|^2 and w_negatives.w_positives
+    square_negatives, product = split_weights(w, pairs, n_dense), 0.0  # |w_negatives|^2, w_negatives.w_positives
     for at in range(class_params[0]):
         if a[at] > 0:
             begin, end, variable = indptr[rows[at]], indptr[rows[at] + 1], np.float64(a[at])
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
-            length = variable * pair_move(entries, values, begin, end, mask, a[at], pairs)
+            x_square = pair_move(entries, values, begin, end, mask, a[at], pairs)
+            if n_dense > 0:
+                dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
+                of_negatives, of_positives = dense_pair_dot(dense_values, dense_begin, pairs, n_dense)
+                score, score_positives = score + of_negatives, score_positives + of_positives
+                x_square += dense_score(dense_values, dense_begin, dense_values, dense_begin, n_dense)
+                dense_add(dense_values, dense_begin, -a[at], pairs, 0, n_dense)
+                dense_add(dense_values, dense_begin, a[at], pairs, n_dense, n_dense)
+            length = variable * x_square
             square_negatives += variable * (length - 2 * score)
             product += variable * (score - score_positives - length)
     square_negatives = max(square_negatives, 0.0)
@@ -149,14 +171,14 @@ def _split_weights(indptr, entries, values, mask, use_bias, rows, class_params, 
 
 
 @kernel()
-def _merge_weights(class_params, a, w, pairs, split, write_back):
+def _merge_weights(class_params, a, w, pairs, n_dense, split, write_back):
     """Undo `_split_weights`; return the bias and |w|^2. Unless `write_back`, w and |w|^2 are stale."""
     is_split, scale, bias, bias_positives, _, square = split
     if is_split:
         for at in range(class_params[0], a.shape[0]):
             a[at] *= np.float32(scale)
     if is_split and write_back:
-        square = merge_weights(np.float32(scale), pairs, w)
+        square = merge_weights(np.float32(scale), pairs, w, n_dense)
     return np.float32(scale * bias + bias_positives), max(square, 0.0)
 
 
@@ -179,10 +201,10 @@ def _active_first(order, a, far):
     return active, near
 
 
-# 17 arguments: packed rows are four arrays, the state of a label is five, and four numbers say when to stop.
+# 18 arguments: rows are four arrays and the dense ones, the state of a label is five, four numbers say when to stop.
 @kernel()
 def ascend(
-    indptr, entries, values, mask, norms, use_bias, rows, class_params, a, w, pairs, bias, square, tolerance,
+    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, bias, square, tolerance,
     max_epochs, seed, write_back
 ):  # fmt: skip
     """Maximize the dual objective over a working set until an epoch gains at most `tolerance`.
@@ -202,7 +224,7 @@ def ascend(
     order = np.arange(n)
     far = np.zeros(n, np.bool_)
     state = np.uint64(seed) ^ np.uint64(88172645463325252)
-    X = indptr, entries, values, mask
+    X = indptr, entries, values, mask, dense
     split = _split_weights(*X, use_bias, rows, class_params, a, w, pairs, bias, square)
     if not split[0]:
         tolerance *= _UNSPLIT_TOLERANCE
@@ -224,7 +246,7 @@ def ascend(
                 break
         if epochs % 2 == 0:
             near = n
-    bias, square = _merge_weights(class_params, a, w, pairs, split, write_back)
+    bias, square = _merge_weights(class_params, a, w, pairs, dense[2], split, write_back)
     return bias, square, epochs
 
 

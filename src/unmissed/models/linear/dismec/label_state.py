@@ -10,6 +10,7 @@ import numpy as np
 from unmissed.models.linear.certificate import Doubles, Dual, relative_gap, upper_bound
 from unmissed.models.linear.design import Design, Floats, RowIndices, half_inverse
 from unmissed.models.linear.dismec.label_ascent import ascend
+from unmissed.numerics.dense_rows import add_dense_rows
 from unmissed.numerics.float64_sums import add_rows, move_to_float32
 from unmissed.numerics.workspace import borrowed_zeros, workspace
 
@@ -157,5 +158,6 @@ class LabelState:
         signed[len(self.positives) :] *= -1
         with borrowed_zeros("weights in float64", design.n_features, np.float64) as exact:
             add_rows(*design.rows, self.rows, signed, exact)
+            add_dense_rows(design.dense, self.rows, signed, exact)
             square, rounded = move_to_float32(exact, w)
         return float(square), float(rounded)

@@ -15,8 +15,9 @@ import numpy as np
 from unmissed._jit import kernel
 from unmissed.models.linear.dismec.label_ascent import PREFETCH_DISTANCE
 from unmissed.numerics.bitset import lowest_bit, mask_not_equal
+from unmissed.numerics.dense_rows import dense_add, prefetch_dense_row
 from unmissed.numerics.packed_rows import prefetch_packed_row, row_add
-from unmissed.numerics.simd import LANES, add_int16, lane_slot
+from unmissed.numerics.simd import LANES, add_dense_int16, add_int16, lane_slot
 
 _SCATTER = 6  # Up to this many lanes per row are updated one by one, more with full vectors.
 
@@ -34,6 +35,24 @@ def _saturating_add(weight, change):
     The change may exceed the range of int16, and rounding errors of many updates may add up beyond it.
     """
     return np.int16(min(max(np.int32(weight) + np.int32(np.rint(change)), -_MAX_WEIGHT), _MAX_WEIGHT))
+
+
+@kernel()
+def _update_dense_weights(numbers, pairs, factors, moved):
+    """Add factors[l] * x to the quantized weights of dense features of the lanes that moved."""
+    if moved.shape[0] <= _SCATTER:
+        for at in range(moved.shape[0]):
+            factor, column = factors[moved[at]], 2 * moved[at]
+            for pair in range(pairs.shape[0]):
+                line, first = pairs[pair, column : column + 2], 2 * pair
+                line[0] = _saturating_add(line[0], factor * np.float32(numbers[first]))
+                line[1] = _saturating_add(line[1], factor * np.float32(numbers[first + 1]))
+        return
+    for pair in range(pairs.shape[0]):
+        line, even, odd = pairs[pair], np.float32(numbers[2 * pair]), np.float32(numbers[2 * pair + 1])
+        for lane in range(LANES):
+            line[2 * lane] = _saturating_add(line[2 * lane], factors[lane] * even)
+            line[2 * lane + 1] = _saturating_add(line[2 * lane + 1], factors[lane] * odd)
 
 
 @kernel()
@@ -68,19 +87,20 @@ def lane_sweep(
     ----------
     first : index of the first row
     frequent, rare_squares : quantized frequent features of the rows, and |x|^2 of their rare features, as from
-        `rare_features.split_rows`
+        `rare_features.split_rows`; `frequent` ends with the dense features
     rare_scores : contribution of rare features to the rows, as from `rare_features.score_rare_features`
     row_bounds : (steps, sizes, errors) as from `near_margin.quantize_rows`; rows that are not quantized are skipped
     norms : |x|^2 of each row, including the constant feature
     use_bias : float32, the value of the constant feature, 1 or 0
-    W, bias : int16 (n_frequent, LANES), and (LANES,), updated in place
+    W, bias : (lines of frequent features, pairs of dense ones) as in `near_margin.list_near`, and (LANES,), updated in
+        place
     lanes : float32 (5, LANES): step of the weights, |w|^2 (updated in place), its upper limit, and h of positives and
         of negatives
     positives : CSR (indptr, lanes), the lanes whose label each row has
     active : CSR (indptr, lanes, variables), the lanes in which each row is active, as from `sort_by_row`
     rows, variables, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
     """
-    starts, features, numbers = frequent
+    starts, features, numbers, dense = frequent
     rare_indptr, rare_lanes, rare_numbers = rare_scores
     steps, _, errors = row_bounds
     lane_steps, squares, max_squares, h_positive, h_negative = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
@@ -90,8 +110,9 @@ def lane_sweep(
     for lane in range(LANES):
         if lane_steps[lane] > 0:
             inverse[lane] = _ONE / lane_steps[lane]
-    flat = W.reshape(-1)
-    sums = np.empty(LANES, np.int32)
+    lines, pairs = W
+    flat, flat_pairs, flat_dense, n_dense = lines.reshape(-1), pairs.reshape(-1), dense.reshape(-1), dense.shape[1]
+    sums, dense_sums = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
     a, raw, step = np.zeros(LANES, np.float32), np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     sign = np.full(LANES, -1, np.float32)
     moved = np.empty(LANES, np.int64)
@@ -101,6 +122,9 @@ def lane_sweep(
         if errors[row] != np.inf:
             begin, end, norm, length = starts[row], starts[row + 1], norms[row], norms[row] - use_bias
             add_int16(features, numbers, begin, end, flat, sums)
+            if n_dense > 0:
+                add_dense_int16(flat_dense, flat_dense, row * n_dense, (row + 1) * n_dense, flat_pairs, dense_sums)
+                sums += dense_sums
             for position in range(rare_indptr[row], rare_indptr[row + 1]):
                 sums[rare_lanes[position]] += rare_numbers[position]
             for lane in range(LANES):
@@ -128,7 +152,8 @@ def lane_sweep(
                 else:  # the update would overflow the quantized weights
                     step[lane] = _ZERO
             if n_moved > 0:
-                _update_weights(features, numbers, begin, end, W, step, moved[:n_moved])
+                _update_weights(features, numbers, begin, end, lines, step, moved[:n_moved])
+                _update_dense_weights(dense[row], pairs, step, moved[:n_moved])
             for at in range(n_moved):
                 _record_active(moved[at], first + row, a, rows, variables, count)
             for position in range(pos_indptr[row], pos_indptr[row + 1]):
@@ -171,9 +196,11 @@ def sort_by_row(rows, variables, starts, first, n_rows):
     return indptr, lanes, values
 
 
-# 14 arguments: packed rows are four arrays, and the dual variables before and after the sweep are six.
+# 15 arguments: rows are four arrays and the dense ones, and the dual variables before and after the sweep are six.
 @kernel()
-def apply_sweep(indptr, entries, values, mask, rows, a, n_positives, first, last, listed, variables, new, change, w):
+def apply_sweep(
+    indptr, entries, values, mask, dense, rows, a, n_positives, first, last, listed, variables, new, change, w
+):
     """Apply a sweep over the rows first:last to a label; return its new working set and dual variables.
 
     The new set has the `n_positives` positives, the old negatives that are active outside the sweep, and those that the
@@ -205,19 +232,22 @@ def apply_sweep(indptr, entries, values, mask, rows, a, n_positives, first, last
             change[row] -= new[row]
             new[row] = _ZERO
             n += 1
-    X = indptr, entries, values, mask
+    X = indptr, entries, values, mask, dense
     _add_changes(*X, rows, change, w)
     _add_changes(*X, new_rows[:n], change, w)
     return new_rows[:n], new_a[:n]
 
 
 @kernel()
-def _add_changes(indptr, entries, values, mask, rows, change, w):
+def _add_changes(indptr, entries, values, mask, dense, rows, change, w):
     """Add the changes of a z times their rows to w, and reset the changes to 0."""
+    dense_rows, dense_values, n_dense = dense
     for at in range(rows.shape[0]):
         row = rows[at]
         if at + PREFETCH_DISTANCE < rows.shape[0] and change[rows[at + PREFETCH_DISTANCE]] != _ZERO:
             prefetch_packed_row(indptr, entries, values, mask, rows[at + PREFETCH_DISTANCE])
+            prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         if change[row] != _ZERO:
             row_add(entries, values, indptr[row], indptr[row + 1], change[row], w, mask)
+            dense_add(dense_values, np.int64(dense_rows[row]) * n_dense, change[row], w, 0, n_dense)
             change[row] = _ZERO

@@ -13,9 +13,10 @@ import numpy as np
 from unmissed._jit import kernel
 from unmissed.losses.margin import squared_hinge_value
 from unmissed.numerics.bitset import lowest_bit, mask_above
+from unmissed.numerics.dense_rows import dense_score, prefetch_dense_row
 from unmissed.numerics.float64_sums import PREFETCH_DISTANCE, row_score, squared_norm
 from unmissed.numerics.prefetch import prefetch_row
-from unmissed.numerics.simd import LANES, add_int16
+from unmissed.numerics.simd import DENSE_ROWS, LANES, add_dense_int16, add_dense_rows_int16, add_int16
 from unmissed.numerics.transpose import MAX_QUANTIZED, quantize_weight
 
 # Norms of quantized rows and weights. Their product bounds every sum of products if |w| is known, as in exact passes;
@@ -55,17 +56,35 @@ def _quantize_row(values, factor, step, numbers):
 
 
 @kernel()
-def quantize_rows(indptr, values, numbers, steps, sizes, errors):
-    """Quantize each row to s q; set s and upper bounds of |s q|_1 and |x - s q| (inf: not quantized)."""
+def _largest(values):
+    """Return the largest absolute value, or 0."""
+    largest = np.float32(0)
+    for at in range(values.shape[0]):
+        largest = max(largest, abs(values[at]))
+    return largest
+
+
+@kernel()
+def quantize_rows(indptr, values, dense, numbers, dense_numbers, steps, sizes, errors):
+    """Quantize each row to s q; set s and upper bounds of |s q|_1 and |x - s q| (inf: not quantized).
+
+    `dense` has the dense features of the rows, see `numerics.dense_rows`. `dense_numbers` (n_samples, number of dense
+    features, rounded up to an even one) gets theirs; what is beyond them is set to 0.
+    """
+    dense_rows, dense_values, n_dense = dense
     for row in range(indptr.shape[0] - 1):
         entries = values[indptr[row] : indptr[row + 1]]
-        norm, largest = np.sqrt(squared_norm(entries)), np.float32(0)
-        for at in range(entries.shape[0]):
-            largest = max(largest, abs(entries[at]))
+        begin = np.int64(dense_rows[row]) * n_dense
+        dense_entries = dense_values[begin : begin + n_dense]
+        norm = np.sqrt(squared_norm(entries) + squared_norm(dense_entries))
+        largest = max(_largest(entries), _largest(dense_entries))
         usable = _MIN_NORM < norm < _MAX_NORM
         step = max(norm / _ROW_NORM, largest / MAX_QUANTIZED) if usable else 0.0
         factor = 1.0 / step if usable else 0.0
         size, error = _quantize_row(entries, factor, step, numbers[indptr[row] : indptr[row + 1]])
+        dense_numbers[row, n_dense:] = 0
+        dense_size, dense_error = _quantize_row(dense_entries, factor, step, dense_numbers[row, :n_dense])
+        size, error = size + dense_size, error + dense_error
         steps[row] = step
         sizes[row] = size * step * 1.001
         errors[row] = np.sqrt(error) * 1.001 + _FLOAT32_ERROR * norm if usable or norm == 0 else np.inf
@@ -100,6 +119,15 @@ def error_bounds(square: float, bias: float) -> tuple[float, float, float, float
     return step, _HALF_STEP * step, norm * 1.001, _FLOAT32_ERROR * (1 + abs(bias))
 
 
+@kernel()
+def _add_dense(numbers, row, n_rows, n, pairs, sums):
+    """Set sums[row % DENSE_ROWS] to x.W of a dense row; the first of DENSE_ROWS rows sets those of all of them."""
+    if row >= n_rows - n_rows % DENSE_ROWS:
+        add_dense_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums[row % DENSE_ROWS * LANES :])
+    elif row % DENSE_ROWS == 0:
+        add_dense_rows_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums)
+
+
 # 11 arguments: a block of rows is four arrays, the weights of all lanes are three, and the output is three.
 @kernel()
 def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, positives, rows, slack, count):
@@ -108,10 +136,11 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
     Parameters
     ----------
     first : index of the first row
-    frequent : quantized frequent features of the rows, as from `rare_features.split_rows`
+    frequent : quantized frequent features of the rows, as from `rare_features.split_rows`, and dense features
     rare_scores : contribution of rare features to the rows, as from `rare_features.score_rare_features`
     row_bounds : (steps, sizes, errors) of the rows, as from `quantize_rows`
-    W, bias : int16 (n_frequent, LANES), and (LANES,)
+    W, bias : (lines of frequent features, int16 (n_frequent, LANES), and pairs of dense ones, int16 (n_dense / 2,
+        2 LANES), see `simd.add_dense_int16`), and (LANES,)
     lane_bounds : float32 (4, LANES), `error_bounds` of each lane
     positives : CSR (indptr, lanes), the lanes whose label each row has
     rows, slack, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
@@ -119,14 +148,17 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
     steps, sizes, errors = row_bounds
     lane_steps, lane_errors, lane_norms, extra = lane_bounds[0], lane_bounds[1], lane_bounds[2], lane_bounds[3]
     pos_indptr, pos_lanes = positives
-    starts, features, numbers = frequent
+    starts, features, numbers, dense = frequent
     rare_indptr, rare_lanes, rare_numbers = rare_scores
-    flat = W.reshape(-1)
-    sums = np.empty(LANES, np.int32)
+    flat, flat_pairs, flat_dense, n_dense = W[0].reshape(-1), W[1].reshape(-1), dense.reshape(-1), dense.shape[1]
+    sums, dense_sums = np.empty(LANES, np.int32), np.empty(DENSE_ROWS * LANES, np.int32)
     score = np.empty(LANES, np.float32)
     upper_scores = np.empty(LANES, np.float32)
     for row in range(starts.shape[0] - 1):
         add_int16(features, numbers, starts[row], starts[row + 1], flat, sums)
+        if n_dense > 0:
+            _add_dense(flat_dense, row, starts.shape[0] - 1, n_dense, flat_pairs, dense_sums)
+            sums += dense_sums[row % DENSE_ROWS * LANES :][:LANES]
         for position in range(rare_indptr[row], rare_indptr[row + 1]):
             sums[rare_lanes[position]] += rare_numbers[position]
         step, size, error = steps[row], sizes[row], errors[row]
@@ -150,9 +182,9 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
 def list_near_one(first, frequent, rare_scores, steps, w, step, bias, extra, is_positive, rows, slack):
     """List one label's negatives as `list_near` does with all bounds 0 but `extra`; return their number.
 
-    `w` has the weights of frequent features.
+    `w` has the weights of dense and of frequent features.
     """
-    starts, features, numbers = frequent
+    starts, features, numbers, dense = frequent
     rare_indptr, _, rare_numbers = rare_scores
     quantized = np.zeros(w.shape[0], np.int32)
     if step > 0:
@@ -166,6 +198,10 @@ def list_near_one(first, frequent, rare_scores, steps, w, step, bias, extra, is_
             total += rare_numbers[at]
         for at in range(np.uint64(starts[row]), np.uint64(starts[row + 1])):
             total += np.int32(numbers[at]) * quantized[features[at]]
+        dense_total = np.int32(0)
+        for feature in range(min(dense.shape[1], quantized.shape[0])):
+            dense_total = np.int32(dense_total + np.int32(dense[row, feature]) * quantized[feature])
+        total += dense_total
         score = np.float32(np.int32(total)) * (steps[row] * np.float32(step)) + bias
         if not score + extra <= _MARGIN and not is_positive[first + row]:
             rows[n] = first + row
@@ -175,15 +211,19 @@ def list_near_one(first, frequent, rare_scores, steps, w, step, bias, extra, is_
 
 
 @kernel()
-def exact_slack(indptr, indices, values, w, bias, rows, slack):
+def exact_slack(indptr, indices, values, dense, w, bias, rows, slack):
     """Keep the violated rows of a list, with 1 + score of each; return their loss in float64 and their number."""
+    dense_rows, dense_values, n_dense = dense
     loss, n = 0.0, 0
     for at in range(rows.shape[0]):
         row = rows[at]
         if at + PREFETCH_DISTANCE < rows.shape[0]:
             prefetch_row(indptr, indices, values, rows[at + PREFETCH_DISTANCE])
+            prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         begin, end = indptr[row], indptr[row + 1]
         score = row_score(indices[begin:end], values[begin:end], w, bias)
+        if n_dense > 0:
+            score += dense_score(dense_values, np.int64(dense_rows[row]) * n_dense, w, 0, n_dense)
         if score > -1.0:
             loss += _loss(-score)
             excess = np.float32(1.0 + score)
@@ -195,8 +235,9 @@ def exact_slack(indptr, indices, values, w, bias, rows, slack):
 
 
 @kernel()
-def label_slack_exact(indptr, indices, values, w, bias, is_positive, slack):
+def label_slack_exact(indptr, indices, values, dense, w, bias, is_positive, slack):
     """Set slack to max(0, 1 + score) of each row, 0 for positives; return one label's loss over its negatives."""
+    dense_rows, dense_values, n_dense = dense
     loss = 0.0
     for row in range(indptr.shape[0] - 1):
         slack[row] = 0
@@ -204,6 +245,8 @@ def label_slack_exact(indptr, indices, values, w, bias, is_positive, slack):
             continue
         begin, end = indptr[row], indptr[row + 1]
         score = row_score(indices[begin:end], values[begin:end], w, bias)
+        if n_dense > 0:
+            score += dense_score(dense_values, np.int64(dense_rows[row]) * n_dense, w, 0, n_dense)
         slack[row] = max(1.0 + score, 0.0)
         if score > -1.0:
             loss += _loss(-score)

@@ -8,6 +8,7 @@ from unmissed.models.linear.certificate import Doubles
 from unmissed.models.linear.design import Design
 from unmissed.models.linear.dismec.label_state import LabelState
 from unmissed.models.linear.dismec.newton_kernels import best_step, direction, dot
+from unmissed.numerics.dense_rows import add_dense_rows, add_dense_scores
 from unmissed.numerics.float64_sums import add_rows, scores_exact, squared_norm
 
 _MAX_STEPS = 100
@@ -78,6 +79,7 @@ class Newton:
         """Return sum a z x."""
         w = np.zeros(self._design.n_features)
         add_rows(*self._design.rows, self._rows, a * self._signs, w)
+        add_dense_rows(self._design.dense, self._rows, a * self._signs, w)
         return w
 
     def _step(self, tolerance: float) -> None:
@@ -87,7 +89,7 @@ class Newton:
         rows, factors = self._rows[violated], 2 * self._costs[violated]
         max_steps = min(len(d) + 50, 1000)
         arguments = (rows, factors, self._ridge, self._use_bias, self._gradient, tolerance, max_steps, d)
-        direction(*self._design.rows, *arguments)
+        direction(*self._design.rows, self._design.dense, *arguments)
         margins = self._signs * self._scores
         self._score(d[:-1], d[-1])
         derivative = dot(self._point[:-1], d[:-1]) + self._ridge * self._point[-1] * d[-1]
@@ -117,3 +119,4 @@ class Newton:
 
     def _score(self, w: object, bias: object) -> None:
         scores_exact(*self._design.rows, self._rows, w, bias, self._scores)
+        add_dense_scores(self._design.dense, self._rows, w, self._scores)

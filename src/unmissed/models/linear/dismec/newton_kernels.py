@@ -7,6 +7,7 @@ Hessian is the identity (ridge for b) plus the sum of 2 c_i x_i x_i' over the vi
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.numerics.dense_rows import dense_add, dense_score
 from unmissed.numerics.float64_sums import row_score
 
 
@@ -20,24 +21,31 @@ def dot(u, v):
 
 
 @kernel()
-def _hessian_product(indptr, indices, values, rows, factors, v, out):
+def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
     """Set out to the loss part of H v; the last element is the bias, which must be 0 in v if there is none."""
+    dense_rows, dense_values, n_dense = dense
     last = v.shape[0] - 1
     for at in range(last + 1):
         out[at] = 0.0
     total = 0.0
     for at in range(rows.shape[0]):
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
-        change = factors[at] * row_score(indices[begin:end], values[begin:end], v, v[last])
+        score = row_score(indices[begin:end], values[begin:end], v, v[last])
+        dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
+        if n_dense > 0:
+            score += dense_score(dense_values, dense_begin, v, 0, n_dense)
+        change = factors[at] * score
         total += change
+        dense_add(dense_values, dense_begin, change, out, 0, n_dense)
         for position in range(begin, end):
             out[indices[position]] += change * np.float64(values[position])
     out[last] += total
 
 
 @kernel()
-def _diagonal(indptr, indices, values, rows, factors, ridge, diagonal):
+def _diagonal(indptr, indices, values, dense, rows, factors, ridge, diagonal):
     """Set `diagonal` to the diagonal of H; a bias without curvature gets 1."""
+    dense_rows, dense_values, n_dense = dense
     last = diagonal.shape[0] - 1
     for at in range(last):
         diagonal[at] = 1.0
@@ -46,18 +54,21 @@ def _diagonal(indptr, indices, values, rows, factors, ridge, diagonal):
         diagonal[last] += factors[at]
         for position in range(indptr[rows[at]], indptr[rows[at] + 1]):
             diagonal[indices[position]] += factors[at] * np.float64(values[position]) * np.float64(values[position])
+        begin = np.int64(dense_rows[rows[at]]) * n_dense
+        for feature in range(n_dense):
+            diagonal[feature] += factors[at] * np.float64(dense_values[begin + feature]) ** 2
     if not diagonal[last] > 0:
         diagonal[last] = 1.0
 
 
-# 11 arguments: the rows are three arrays, and conjugate gradients need tolerance and step limit.
+# 12 arguments: the rows are three arrays and the dense ones, and conjugate gradients need tolerance and step limit.
 @kernel()
-def direction(indptr, indices, values, rows, factors, ridge, use_bias, gradient, tolerance, max_steps, d):
+def direction(indptr, indices, values, dense, rows, factors, ridge, use_bias, gradient, tolerance, max_steps, d):
     """Solve H d = -gradient by Jacobi-preconditioned conjugate gradients to a relative residual of `tolerance`.
 
     Parameters
     ----------
-    indptr, indices, values : the rows of X
+    indptr, indices, values, dense : the rows of X, dense features apart (see `numerics.dense_rows`)
     rows, factors : the violated rows and 2 c of each
     ridge, use_bias : penalty of the bias, and whether there is one; it is the last element of gradient and d
     tolerance, max_steps : stopping criteria: residual in the preconditioner's norm, number of iterations
@@ -66,7 +77,7 @@ def direction(indptr, indices, values, rows, factors, ridge, use_bias, gradient,
     size = gradient.shape[0]
     last = size - 1
     diagonal, product = np.empty(size), np.empty(size)
-    _diagonal(indptr, indices, values, rows, factors, ridge, diagonal)
+    _diagonal(indptr, indices, values, dense, rows, factors, ridge, diagonal)
     residual, preconditioned = -gradient, -gradient / diagonal
     conjugate = preconditioned.copy()
     d[:] = 0.0
@@ -75,7 +86,7 @@ def direction(indptr, indices, values, rows, factors, ridge, use_bias, gradient,
     for _ in range(max_steps):
         if not residual_norm > target_norm:
             break
-        _hessian_product(indptr, indices, values, rows, factors, conjugate, product)
+        _hessian_product(indptr, indices, values, dense, rows, factors, conjugate, product)
         for at in range(last):
             product[at] += conjugate[at]
         product[last] = product[last] + ridge * conjugate[last] if use_bias else 0.0

@@ -20,9 +20,10 @@ from unmissed.models.linear.dismec.near_margin import (
 )
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.models.linear.dismec.rare_features import list_rare_weights
+from unmissed.numerics.dense_rows import add_dense_scores
 from unmissed.numerics.float64_sums import load_into_cache, scores_exact
 from unmissed.numerics.simd import LANES
-from unmissed.numerics.transpose import quantize_weights
+from unmissed.numerics.transpose import pair_lines, quantize_weights
 from unmissed.numerics.workspace import workspace
 
 Violated = tuple[RowIndices, Floats]  # rows with a positive slack under a label, and their slack
@@ -50,12 +51,12 @@ L = TypeVar("L", bound=LinearClassifier)
 
 @dataclass(frozen=True)
 class LaneWeights:
-    """The quantized weights of a group: lines of frequent features, and lists of rare ones.
+    """The quantized weights of a group: lines of frequent features, pairs of dense ones, and lists of rare ones.
 
     `bias` has a bias per lane; `lanes_of_rows` has in CSR form, for each row, the lanes whose label it has.
     """
 
-    weights: npt.NDArray[np.int16]
+    weights: tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]
     bias: Floats
     rare_weights: tuple[Any, ...]
     lanes_of_rows: tuple[Any, ...]
@@ -127,8 +128,10 @@ class Passes:
         if group is not self._group:
             self._group, self._positives = group, _by_lane_and_row(group, self.design.n_samples)
         (rows, starts), lanes_of_rows = self._positives
+        pairs = np.zeros((self.quantized.dense.shape[1] // 2, 2 * LANES), np.int16)
+        pair_lines(weights[: self.design.n_dense], pairs)
         return LaneWeights(
-            weights, bias, self._list_rare_weights(rows, starts, self.weights, lane_steps), lanes_of_rows
+            (weights, pairs), bias, self._list_rare_weights(rows, starts, self.weights, lane_steps), lanes_of_rows
         )
 
     def _list_rare_weights(
@@ -149,6 +152,7 @@ class Passes:
         """Return the scores of the rows under one label, in float64."""
         scores = np.empty(len(rows))
         scores_exact(*self.design.rows, rows, label.w, label.bias, scores)
+        add_dense_scores(self.design.dense, rows, label.w, scores)
         return scores
 
     def _exact_in_lanes(self, group: Sequence[LinearClassifier]) -> Iterator[Passed]:
@@ -159,7 +163,7 @@ class Passes:
             group, self._list_near(all_rows, self.quantized.bounds, lanes, bounds), strict=False
         ):
             load_into_cache(label.w)
-            loss, n = exact_slack(*self.design.rows, label.w, label.bias, rows, slack)
+            loss, n = exact_slack(*self.design.rows, self.design.dense, label.w, label.bias, rows, slack)
             yield float(loss), rows[:n], slack[:n]
 
     def _approximate_in_lanes(
@@ -198,7 +202,8 @@ class Passes:
         slack = self.numbers[0]
         for label in group:
             is_positive = self._is_positive(label)
-            loss = label_slack_exact(*self.design.rows, label.w, label.bias, is_positive, slack)
+            X = *self.design.rows, self.design.dense
+            loss = label_slack_exact(*X, label.w, label.bias, is_positive, slack)
             violated = np.flatnonzero(slack > 0).astype(np.int32)
             yield float(loss), violated, slack[violated]
 

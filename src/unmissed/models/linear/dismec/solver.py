@@ -18,8 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
+from unmissed.features import Features
 from unmissed.models.linear.design import Design, LabelBlock, Solvable, lay_out
 from unmissed.models.linear.dismec import schedule
 from unmissed.models.linear.dismec.dual_ascent import DualAscent, InitialSolutions
@@ -46,7 +49,7 @@ class SquaredHinge:
     threshold is divided by their typical norm.
     """
 
-    solvable: ClassVar[Solvable] = Solvable("squared-hinge")
+    solvable: ClassVar[Solvable] = Solvable("squared-hinge", dense=True)
     tol: Tolerance = 1e-3
     prune: Prune = 0.01
     fit_bias: FreeBias = True
@@ -57,7 +60,7 @@ class SquaredHinge:
         check_parameters(self)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
-        """Prepare X (canonical float32 CSR), or a sorted subset of its rows, for all blocks of labels."""
+        """Prepare X (canonical float32 CSR or `Features`), or a sorted subset of its rows, for all blocks of labels."""
         return PreparedSquaredHinge(self, X, rows)
 
 
@@ -66,13 +69,16 @@ class PreparedSquaredHinge:
 
     def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
         self.solver = solver
-        self.design: Design = lay_out(X, bias=solver.fit_bias is not False, seed=int(solver.random_state), rows=rows)
+        dense = X.dense if isinstance(X, Features) else None
+        sparse = X if not isinstance(X, Features) else X.sparse
+        if sparse is None:
+            sparse = sp.csr_matrix((X.shape[0], 0), dtype=np.float32)
+        bias, seed = solver.fit_bias is not False, int(solver.random_state)
+        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense)
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design)
         self._duplicates = DuplicateLabels()
-        self._initial_solutions = InitialSolutions(
-            self.design, self._packed, solver.fit_bias == "free", int(solver.random_state)
-        )
+        self._initial_solutions = InitialSolutions(self.design, self._packed, solver.fit_bias == "free", seed)
 
     def solve(self, block: LabelBlock) -> Shard:
         """Return the solution of every label of the block; it does not depend on the assignment of labels to blocks."""

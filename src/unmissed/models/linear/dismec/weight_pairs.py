@@ -1,5 +1,8 @@
 """The weights of one label as pairs: for each feature the contributions of negatives and of positives.
 
+Weights of the n dense features are not interleaved: the contributions of negatives are the first n numbers, those of
+positives the next n.
+
 `label_ascent` needs the score of a row under both. A pair is loaded, multiplied and added as one vector, so both scores
 cost little more than one. Products are added in a fixed order without fused multiply-add; the reference loop, which
 runs where kernels are interpreted, gives the same bits.
@@ -12,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from unmissed._jit import interpreted, intrinsic, kernel, lazy_module
+from unmissed.numerics.float64_sums import squared_norm
 from unmissed.numerics.float64_sums import total as sum_up
 from unmissed.numerics.simd import constant
 
@@ -107,7 +111,29 @@ def pair_move(entries, values, begin, end, mask, factor, pairs):
 
 
 @kernel()
-def split_weights(w, pairs):
+def split_weights(w, pairs, n_dense):
+    """Set the part of negatives to w and that of positives to 0; return |w|^2."""
+    square = _split_sparse(w[n_dense:], pairs[2 * n_dense :])
+    if n_dense > 0:
+        pairs[:n_dense] = w[:n_dense]
+        pairs[n_dense : 2 * n_dense] = _ZERO
+        square += squared_norm(w[:n_dense])
+    return square
+
+
+@kernel()
+def merge_weights(scale, pairs, w, n_dense):
+    """Set w to scale times the part of negatives + that of positives; return |w|^2."""
+    square = _merge_sparse(scale, pairs[2 * n_dense :], w[n_dense:])
+    if n_dense > 0:
+        for at in range(n_dense):
+            w[at] = scale * pairs[at] + pairs[n_dense + at]
+        square += squared_norm(w[:n_dense])
+    return square
+
+
+@kernel()
+def _split_sparse(w, pairs):
     """Set part 0 to w and part 1 to 0; return |w|^2."""
     squares = np.zeros(_N_PARTIAL_SUMS, np.float32)
     for begin in range(0, w.shape[0], _N_PARTIAL_SUMS):
@@ -120,7 +146,7 @@ def split_weights(w, pairs):
 
 
 @kernel()
-def merge_weights(scale, pairs, w):
+def _merge_sparse(scale, pairs, w):
     """Set w to scale * part 0 + part 1; return |w|^2."""
     squares = np.zeros(_N_PARTIAL_SUMS, np.float32)
     for begin in range(0, w.shape[0], _N_PARTIAL_SUMS):
