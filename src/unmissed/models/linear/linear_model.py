@@ -138,14 +138,10 @@ class LinearModel(Model):
         return self.dense_.check(super().check_features(X))
 
     def _prepare(self) -> None:
-<<<<<<< HEAD
-        self.ranker_.prepare()
-=======
         if self.dense_.n_dense:
             self.dense_.norms.get()
         else:
-            self.ranker_.scan.get()
->>>>>>> denserank
+            self.ranker_.prepare()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)

@@ -31,18 +31,13 @@ ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
 """First label, number of labels, kernel, arguments of the kernel."""
 
 
-<<<<<<< HEAD
-def rank(X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None) -> Ranking:
+def rank(
+    X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None, dense: DensePart | None = None
+) -> Ranking:
     """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory.
 
     Fewer than SETTINGS.prepare_rows rows are scored directly from the shards, more over dense tiles.
     """
-=======
-def rank(
-    X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None, dense: DensePart | None = None
-) -> Ranking:
-    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
->>>>>>> denserank
     labels = np.full((X.shape[0], k), -1, np.int32)
     best = np.full((X.shape[0], k), -np.inf, np.float32)
 
@@ -117,11 +112,7 @@ def _score(
     indptr, data = X.indptr.astype(np.int64), X.data
     pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
     threads = Threads(n_jobs if len(pieces) > 1 else 1)
-<<<<<<< HEAD
-    if direct:
-=======
-    if X.shape[0] <= SETTINGS.direct_rows or not X.nnz:
->>>>>>> denserank
+    if direct or not X.nnz:
         indices, passes = X.indices.astype(np.int32, copy=False), _shard_passes(shards)
     else:
         position = by_frequency(X.indices, X.shape[1])
