@@ -133,7 +133,7 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
 
 
 def draw_crowded(seed, kind):
-    """Labels whose scores are equal, take few values, are nearly equal, or are all different but for a ties on top."""
+    """Labels whose scores are equal, take few values, are nearly equal, or all differ but for ties on top."""
     rng = np.random.default_rng(seed)
     n_labels = 4 * TILE + 3
     base = rng.standard_normal((n_labels, N_FEATURES)) * (rng.random((n_labels, N_FEATURES)) < 0.3)
