@@ -28,7 +28,7 @@ from unmissed.models.linear.shard import Shard
 
 FAMILY = 1000
 ITEMS_PER_ROW = 28
-SPREADS = 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0
+SPREADS = 1.0, 0.5, 0.3, 0.2, 0.1, 0.03, 0.01, 0.001, 0.0
 SCIPY_ROWS = 200  # the product of all rows would not fit into memory
 
 

@@ -36,7 +36,7 @@ class Settings:
     logistic_threshold : first threshold of the sample of rows; chosen by `benchmarks.training`
     direct_rows : scores of up to this many rows are computed directly from the shards, of more over dense tiles
     prepare_rows : a ranking of this many rows builds the layout of the quantized scan; it costs about as much as
-        scoring so many rows without it
+        scoring that number of rows without it
     dense_direct_rows : up to this many rows are multiplied with dense weights without BLAS, which would copy them
     chunk_labels : labels per chunk of the quantized scan; their sums for one row fit into the cache
     dense_labels : a feature gets a dense line if more than 1 in 16 labels of a chunk use it

@@ -30,10 +30,10 @@ MEMBERS = {"bsr": ("indices", "indptr"), "coo": ("row", "col"), "dia": ("offsets
 
 
 def fitted() -> tuple[Dataset, Dataset, DiSMEC]:
-    """A small corpus, more than 256 rows to rank, and a model of it: all kernels compiled."""
+    """A small corpus and a prepared model of it: all kernels compiled."""
     corpus = make_corpus(60, 300, 9, 40, words_per_row=6, rng=0)
     model = DiSMEC(n_jobs=1, block_size=4).fit(corpus.train.X, corpus.train.Y)
-    evaluate(model.rank(corpus.test.X, 3), corpus.test.Y, np.ones(9), k=(1, 3))
+    evaluate(model.prepare().rank(corpus.test.X, 3), corpus.test.Y, np.ones(9), k=(1, 3))
     return corpus.train, corpus.test, model
 
 

@@ -244,7 +244,7 @@ def _generate(
     if kind is SyntheticKind.TEXT:
         return make_corpus(*sizes, **given) if n_features is None else make_corpus(*sizes, n_features, **given)
     if n_features is not None:
-        raise InputError("--features: in --kind recommendation the features are the labels; use --labels alone")
+        raise InputError("--features: in --kind recommendation the features are the labels; use --labels")
     return make_recommendations(*sizes, **given)
 
 

@@ -263,7 +263,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def prepare(self) -> Self:
         """Build the layout in which many rows are ranked fastest, unless it is there; return self.
 
-        A call of `rank` builds it, too, if it has so many rows that they repay it (`SETTINGS.prepare_rows`), or if the
+        A call of `rank` builds it, too, if it has enough rows to repay it (`SETTINGS.prepare_rows`), or if the
         model cannot rank without. `prepare` chooses the moment: call it first in a service, or before many calls with
         few rows each. The layout is built once, under a lock, and never changes; it is no part of a pickled model. Any
         number of threads may call `prepare` and `rank` at the same time, but not while the model is fitted.

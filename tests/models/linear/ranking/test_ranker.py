@@ -133,16 +133,16 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
 
 
 def draw_crowded(seed, kind):
-    """Labels whose scores are equal, take few values, are nearly equal, or are all different but for a crowd on top."""
+    """Labels whose scores are equal, take few values, are nearly equal, or all differ but for ties on top."""
     rng = np.random.default_rng(seed)
     n_labels = 4 * TILE + 3
     base = rng.standard_normal((n_labels, N_FEATURES)) * (rng.random((n_labels, N_FEATURES)) < 0.3)
-    families = {"equal": 1, "ties": 7, "near": 1, "crowd on top": n_labels}[kind]
+    families = {"equal": 1, "ties": 7, "near": 1, "ties on top": n_labels}[kind]
     weights = base[rng.integers(0, families, n_labels)]
     if kind == "near":
         weights = weights * (1 + 1e-6 * rng.integers(-9, 10, weights.shape))
     bias = np.zeros(n_labels, np.float32)
-    if kind == "crowd on top":
+    if kind == "ties on top":
         on_top = rng.random(n_labels) < 0.3
         weights[on_top], bias[on_top] = base[0], 50
     X = check_X((rng.random((7, N_FEATURES)) < 0.3) / np.sqrt(N_FEATURES))
@@ -153,7 +153,7 @@ def draw_crowded(seed, kind):
 @settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from(["equal", "ties", "near", "crowd on top"]),
+    kind=st.sampled_from(["equal", "ties", "near", "ties on top"]),
     k=st.sampled_from([1, 5]),
     capacity=st.sampled_from([6, 50, 150, 1000]),  # of 259 labels
     cost=st.sampled_from([0.01, 13.0]),  # no row is scored directly for its cost, or many are
@@ -172,7 +172,7 @@ def test_crowded_scores_are_ranked_exactly_whatever_the_capacity(seed, kind, k, 
 
 @pytest.mark.parametrize(
     ("kind", "capacity", "cost", "crowded"),
-    [("equal", 200, 0.01, [7]), ("equal", 600, 0.01, []), ("equal", 600, 1e6, [7]), ("crowd on top", 200, 0.01, [])],
+    [("equal", 200, 0.01, [7]), ("equal", 600, 0.01, []), ("equal", 600, 1e6, [7]), ("ties on top", 200, 0.01, [])],
 )
 def test_rows_whose_candidates_exceed_the_list_or_the_cost_of_all_labels_are_scored_directly(
     kind, capacity, cost, crowded, monkeypatch

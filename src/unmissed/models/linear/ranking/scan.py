@@ -4,8 +4,8 @@ Weights and values are quantized, w = s q and x = u p, so that the sum of q p fi
 tile of TILE labels, u to a row. Nearly all q fit into int8; the others are stored separately as int16. The error of s u
 (sum of q p) + b is bounded. A label whose upper bound is below the k-th largest lower bound cannot be among the k best.
 The others are candidates: they are scored exactly when all chunks are scanned and the bounds are tightest, with the
-arithmetic of `tiles`. The result is the exact top k, bit for bit. A row with so many candidates that scoring all its
-labels costs no more is crowded; it gets no candidates.
+arithmetic of `tiles`. The result is the exact top k, bit for bit. A row whose list of candidates overflows is crowded:
+it gets no candidates, and all its labels are scored.
 
 With n entries in the row, |x| and |x|_1 its norms, and |w| the largest norm of a weight vector of the tile,
 quantization changes
