@@ -9,6 +9,7 @@ from unmissed._version import __version__
 if TYPE_CHECKING:
     from unmissed.data import Dataset, load, make_corpus
     from unmissed.errors import InputError, UnmissedError
+    from unmissed.features import Features
     from unmissed.losses import unbiased
     from unmissed.metrics import evaluate
     from unmissed.models import (
@@ -37,6 +38,7 @@ _PUBLIC = {
     "Dataset": "data",
     "DiSMEC": "models",
     "FastXML": "models",
+    "Features": "features",
     "InputError": "errors",
     "Jain": "propensity",
     "LogisticOVR": "models",
@@ -68,6 +70,7 @@ __all__ = [
     "Dataset",
     "DiSMEC",
     "FastXML",
+    "Features",
     "InputError",
     "Jain",
     "LogisticOVR",

@@ -10,7 +10,7 @@ from typing import Any
 from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.method_registry import find_model, method_of
-from unmissed.models.parameters import parameters_of
+from unmissed.models.parameters import DENSE_WEIGHT, parameters_of
 from unmissed.propensity import Propensity, as_propensity, describe, from_description
 
 
@@ -31,13 +31,16 @@ class Recipe:
     text: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, model: Model, text: Mapping[str, Any] | None = None) -> Recipe:
-        """Return the recipe of a model, whose `random_state` is an integer (see `seeded`)."""
+    def of(cls, model: Model, text: Mapping[str, Any] | None = None, *, has_dense: bool = False) -> Recipe:
+        """Return the recipe of a model, whose `random_state` is an integer (see `seeded`).
+
+        The weight of the dense part belongs to it only if the data has a dense part.
+        """
         values = model.get_params(deep=False)
         params = {
             one.name: _written(one.name, values[one.name], is_propensity=one.is_propensity)
             for one in parameters_of(type(model))
-            if one.changes_result
+            if one.changes_result and (has_dense or one.name != DENSE_WEIGHT)
         }
         return cls(method_of(model), params, None if text is None else dict(text))
 
