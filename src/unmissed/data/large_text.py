@@ -169,9 +169,9 @@ def convert_text(
     progress : progress callback, called with the bytes read in each pass
     """
     blocks = _BlockSource(source, options or ReadOptions(), progress)
-    part = None if dense is None else read_dense(dense)
+    dense_part = None if dense is None else read_dense(dense)
     if like is not None:
-        check_dense_part(str(source), 0 if part is None else part.shape[1], like)
+        check_dense_part(str(source), 0 if dense_part is None else dense_part.shape[1], like)
         if like.text is None or like.label_names is None:
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
         text, names, titles = like.text, like.label_names, like.label_titles
@@ -185,9 +185,9 @@ def convert_text(
             for part in _map_blocks(VectorizeBlock(text, names), blocks, n_jobs):
                 rows.add(part)
         dataset = rows.dataset(source, text, names, titles)
-        if dense is not None and part is not None:
-            check_number_of_rows(part, dense, dataset.n_samples, str(source))
-        write_store(dataset.with_dense(part), target, keep_same=True)
+        if dense is not None and dense_part is not None:
+            check_number_of_rows(dense_part, dense, dataset.n_samples, str(source))
+        write_store(dataset.with_dense(dense_part), target, keep_same=True)
 
 
 def _learn(blocks: _BlockSource, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:

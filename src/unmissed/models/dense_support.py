@@ -8,6 +8,8 @@ from unmissed.errors import InputError
 from unmissed.execution import machine_bytes
 from unmissed.features import Features
 
+_MEGABYTE = 1e6
+
 
 class DenseSupport(Enum):
     """What a model does with dense features.
@@ -33,15 +35,15 @@ class DenseSupport(Enum):
         note = self.conversion(name, X)
         if note is not None and 0 < machine_bytes() < X.csr_bytes:
             raise InputError(
-                f"{note}, and this machine has {machine_bytes() / 1e6:,.0f} MB; choose a method that takes dense "
+                f"{note}, and this machine has {machine_bytes() / _MEGABYTE:,.0f} MB; choose a method that takes dense "
                 "features as they are, such as DiSMEC, or fewer rows"
             )
 
     def conversion(self, name: str, X: Features) -> str | None:
-        """Return the memory that converting the dense part takes, as a sentence; None if nothing is converted."""
-        if self is DenseSupport.NATIVE or not X.n_dense:
+        """Return the memory that converting the dense part takes, as a sentence; None if it takes less than 1 MB."""
+        if self is DenseSupport.NATIVE or X.csr_bytes < _MEGABYTE:
             return None
         return (
             f"{name} converts {X.n_dense:,} dense features of {X.shape[0]:,} rows to sparse ones, "
-            f"which takes up to {X.csr_bytes / 1e6:,.0f} MB"
+            f"which takes up to {X.csr_bytes / _MEGABYTE:,.0f} MB"
         )
