@@ -9,6 +9,7 @@ from unmissed._version import __version__
 if TYPE_CHECKING:
     from unmissed.data import Dataset, load, make_corpus
     from unmissed.errors import InputError, UnmissedError
+    from unmissed.features import Features
     from unmissed.losses import unbiased
     from unmissed.metrics import evaluate
     from unmissed.models import (
@@ -39,6 +40,7 @@ _PUBLIC = {
     "DiSMEC": "models",
     "Ensemble": "models",
     "FastXML": "models",
+    "Features": "features",
     "InputError": "errors",
     "Jain": "propensity",
     "LogisticOVR": "models",
@@ -71,6 +73,7 @@ __all__ = [
     "DiSMEC",
     "Ensemble",
     "FastXML",
+    "Features",
     "InputError",
     "Jain",
     "LogisticOVR",

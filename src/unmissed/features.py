@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,44 +12,55 @@ import numpy.typing as npt
 from scipy import sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.matrices import assemble, check_X
+from unmissed.matrices import LARGEST, assemble, check_dense, check_X
+
+_BLOCK = 1 << 20  # values of a dense part that are converted at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Validated features of rows; either part may be absent.
+    """Validated features of rows: a sparse part, such as TF-IDF, a dense part, such as embeddings, or both.
 
-    The type says that its arrays are valid: `check` validates what comes from outside, and whoever receives Features
-    does not validate again. The constructor takes arrays that are known to be valid.
+    Whoever receives Features does not validate them again. Models take them wherever they take X.
 
     Parameters
     ----------
-    sparse : canonical float32 CSR matrix, (n_samples, n_sparse)
-    dense : finite float32 array in C order, (n_samples, n_dense); its features are numbered after the sparse ones
+    sparse : sparse matrix of shape (n_samples, n_sparse), or None
+        Stored as a canonical float32 `csr_matrix`.
+    dense : array of shape (n_samples, n_dense), or None
+        Stored as float32 in C order; such an array is not copied. Its features are numbered after the sparse ones.
+    trusted : skip validation because both parts are known to be valid
     """
 
     sparse: sp.csr_matrix | None = None
     dense: npt.NDArray[np.float32] | None = None
+    trusted: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
-        sizes = {int(part.shape[0]) for part in (self.sparse, self.dense) if part is not None}
-        if len(sizes) != 1:
-            raise InputError(f"the parts of X have {sorted(sizes)} rows; expected one number")
+    def __post_init__(self, trusted: bool) -> None:
+        if not trusted:
+            if self.sparse is not None:
+                object.__setattr__(self, "sparse", check_X(self.sparse))
+            if self.dense is not None:
+                object.__setattr__(self, "dense", check_dense(self.dense))
+        if self.sparse is None and self.dense is None:
+            raise InputError("X has no features; give a sparse part, a dense part or both")
+        if self.sparse is not None and self.dense is not None and self.sparse.shape[0] != self.dense.shape[0]:
+            raise InputError(
+                f"the sparse part of X has {self.sparse.shape[0]} rows and the dense part {self.dense.shape[0]}; "
+                "expected the same number"
+            )
 
     @classmethod
-    def check(cls, X: Any, n_features: int | None = None) -> Features:
-        """Validate X, without a copy where possible; Features are returned as they are.
+    def check(cls, X: Any) -> Features:
+        """Validate X, without a copy where possible: a sparse matrix is the sparse part, any other input the dense one.
 
-        Parameters
-        ----------
-        X : Features, or a matrix that `check_X` takes
-        n_features : number of features that a fitted model expects
+        Features are returned as they are.
         """
-        if not isinstance(X, Features):
-            return cls(check_X(X, n_features))
-        if n_features is not None and X.shape[1] != n_features:
-            raise InputError(f"X has {X.shape[1]} features, the model was fitted on {n_features}")
-        return X
+        if isinstance(X, Features):
+            return X
+        if sp.issparse(X):
+            return cls(check_X(X), trusted=True)
+        return cls(dense=check_dense(X), trusted=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,21 +73,75 @@ class Features:
         """The number of dense features."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
+    @property
+    def n_sparse(self) -> int:
+        """The number of sparse features."""
+        return 0 if self.sparse is None else int(self.sparse.shape[1])
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there are sparse and dense features."""
+        return self.n_sparse > 0 and self.n_dense > 0
+
     @cached_property
     def csr(self) -> sp.csr_matrix:
-        """All features as one sparse matrix, for kernels of sparse rows; a dense part is converted."""
+        """All features as one sparse matrix, for kernels of sparse rows; a dense part is converted (`csr_bytes`)."""
         if self.dense is None:
             assert self.sparse is not None
             return self.sparse
-        dense = sp.csr_matrix(self.dense)
-        return dense if self.sparse is None else sp.csr_matrix(sp.hstack([self.sparse, dense], format="csr"))
+        return _stacked(self.sparse, self.dense)
+
+    @property
+    def csr_bytes(self) -> int:
+        """The memory that `csr` takes in addition, at most, in bytes; 0 without a dense part."""
+        if self.dense is None:
+            return 0
+        n_values = self.dense.size + (0 if self.sparse is None else self.sparse.nnz)
+        return n_values * (8 if n_values <= LARGEST else 12)
+
+    def in_parts(self, n_features: int, n_dense: int) -> Features:
+        """Return the features in the parts that a model was fitted on; raise InputError if they are others.
+
+        Rows with one part are converted to the other one if the model was fitted on that: its meaning is clear. Mixed
+        features are never cut or joined.
+        """
+        n_sparse = n_features - n_dense
+        if (self.n_sparse, self.n_dense) == (n_sparse, n_dense):
+            return self
+        if self.is_mixed or (n_sparse and n_dense):
+            raise InputError(self._other_parts(n_sparse, n_dense))
+        if self.shape[1] != n_features:
+            raise InputError(f"X has {self.shape[1]} features, the model was fitted on {n_features}")
+        if n_dense:
+            assert self.sparse is not None
+            return Features(dense=self.sparse.toarray(), trusted=True)
+        return Features(self.csr, trusted=True)
+
+    def _other_parts(self, n_sparse: int, n_dense: int) -> str:
+        """Return the message for features in other parts than those of a fitted model."""
+        if self.n_dense == n_dense:
+            return f"X has {self.n_sparse} sparse features, the model was fitted on {n_sparse}"
+        hint = "" if self.is_mixed or self.n_dense else "; pass X as Features(sparse, dense)"
+        return f"X has {self.n_dense} dense features, the model was fitted on {n_dense}{hint}"
 
     def __getitem__(self, rows: Any) -> Features:
         """Return some rows, given by a slice or an array; consecutive rows share the memory."""
         return Features(
             None if self.sparse is None else _rows_of(self.sparse, rows),
-            None if self.dense is None else self.dense[rows],
+            None if self.dense is None else np.ascontiguousarray(self.dense[rows]),
+            trusted=True,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _trusted, (self.sparse, self.dense)  # without what is cached
+
+    def scaled(self, normalize: bool, dense_weight: float = 1.0) -> Features:
+        """Return the features as a model uses them: normalized or not, and the dense part times a weight."""
+        if normalize:
+            return self.normalized(dense_weight)
+        if self.dense is None or dense_weight == 1:
+            return self
+        return Features(self.sparse, self.dense * np.float32(dense_weight), trusted=True)
 
     def normalized(self, dense_weight: float = 1.0) -> Features:
         """Return the features with each part of a row L2-normalized on its own; empty parts stay empty.
@@ -86,7 +151,13 @@ class Features:
         return Features(
             None if self.sparse is None else scale_rows(self.sparse),
             None if self.dense is None else scale_dense_rows(self.dense, dense_weight),
+            trusted=True,
         )
+
+
+def _trusted(sparse: sp.csr_matrix | None, dense: npt.NDArray[np.float32] | None) -> Features:
+    """Unpickle features."""
+    return Features(sparse, dense, trusted=True)
 
 
 def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
@@ -100,10 +171,38 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def scale_dense_rows(X: npt.NDArray[np.float32], weight: float = 1.0) -> npt.NDArray[np.float32]:
-    """Return an array with L2-normalized rows times a weight; rows of zeros stay as they are."""
-    norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    factors = np.float64(weight) / np.where(norms > 0, norms, 1)
-    return X * factors.astype(np.float32)[:, None]
+    """Return an array with L2-normalized rows times a weight; rows of zeros stay as they are.
+
+    The result of a row does not depend on the other rows.
+    """
+    scaled = np.empty(X.shape, np.float32)
+    step = max(1, _BLOCK // max(X.shape[1], 1))
+    for begin in range(0, X.shape[0], step):
+        rows = X[begin : begin + step].astype(np.float64)
+        norms = np.sqrt(np.square(rows).sum(axis=1))
+        rows *= (np.float64(weight) / np.where(norms > 0, norms, 1))[:, None]
+        scaled[begin : begin + step] = rows
+    return scaled
+
+
+def _stacked(sparse: sp.csr_matrix | None, dense: npt.NDArray[np.float32]) -> sp.csr_matrix:
+    """Return a sparse and a dense part side by side as one canonical matrix, converted in blocks of rows."""
+    n_samples, n_dense = dense.shape
+    n_values = np.count_nonzero(dense, axis=1) if n_dense else np.zeros(n_samples, np.int64)
+    if sparse is not None:
+        n_values = n_values + np.diff(sparse.indptr)
+    indptr = np.concatenate([[0], np.cumsum(n_values, dtype=np.int64)])
+    data = np.empty(indptr[-1], np.float32)
+    indices = np.empty(indptr[-1], np.int32 if indptr[-1] <= LARGEST else np.int64)
+    step = max(1, _BLOCK // max(n_dense, 1))
+    for begin in range(0, n_samples, step):
+        block = sp.csr_matrix(dense[begin : begin + step])
+        if sparse is not None:
+            block = sp.csr_matrix(sp.hstack([_rows_of(sparse, slice(begin, begin + step)), block], format="csr"))
+        entries = slice(indptr[begin], indptr[min(begin + step, n_samples)])
+        data[entries], indices[entries] = block.data, block.indices
+    n_sparse = 0 if sparse is None else int(sparse.shape[1])
+    return assemble(data, indices, indptr, (n_samples, n_sparse + n_dense))
 
 
 def _rows_of(X: sp.csr_matrix, rows: Any) -> sp.csr_matrix:

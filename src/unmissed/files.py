@@ -189,8 +189,13 @@ def map_npy(stream: BinaryIO) -> Array:
 
 def read_npy(path: PathLike, what: str) -> Array:
     """Read a `.npy` file into memory."""
+    return np.array(open_npy(path, what))
+
+
+def open_npy(path: PathLike, what: str) -> Array:
+    """Memory-map a `.npy` file, read-only; files with pickled objects are refused."""
     with open_regular(path) as stream, reading(path, what):
-        return np.array(map_npy(stream))
+        return map_npy(stream)
 
 
 def read_npz(path: PathLike, names: Collection[str], what: str) -> dict[str, Array]:

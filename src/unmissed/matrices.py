@@ -5,6 +5,7 @@ matrix is validated here before any of its methods is called.
 
 * `check_X(X)`: features, finite float32. `check_Y(Y)`: labels, every entry 0 or 1; zeros are removed. Both accept any
   sparse format, matrix or array, or a dense array, and return a canonical `csr_matrix`; the argument is not modified.
+* `check_dense(X)`: features as a finite float32 array.
 * `canonical_csr(matrix, name)`: the same for any other matrix; keeps its dtype.
 * `stored_csr(...)`: the three arrays of a stored CSR matrix, which must be canonical.
 * `check_compressed(...)`: the three arrays of a CSR or CSC matrix; `check_claims(...)`: sizes that a file claims.
@@ -32,6 +33,7 @@ from unmissed.precision import warn_of_rounding
 Array = npt.NDArray[Any]
 LARGEST = np.iinfo(np.int32).max
 _FREE = 1 << 24  # rows or columns that a file may claim regardless of its number of entries
+_BLOCK = 1 << 20  # values of a dense array that are checked at a time
 _INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 
 
@@ -58,6 +60,36 @@ def check_X(X: Any, n_features: int | None = None) -> sparse.csr_matrix:
     if not np.can_cast(valid.dtype, np.float32, "safe"):
         warn_of_rounding(_canonical(valid, None) if sparse.issparse(valid) else valid, "X", stacklevel=2)
     return matrix
+
+
+def check_dense(X: Any, name: str = "X", *, keep_half: bool = False) -> Array:
+    """Return features as a finite float32 array in C order; raise InputError if X is invalid.
+
+    A float32 array in C order is not copied. Warns as `check_X` does if rounding to float32 loses digits that matter.
+
+    Parameters
+    ----------
+    X : array or nested lists of numbers, (n_samples, n_features)
+    name : name of the array in messages
+    keep_half : whether float16 stays float16
+    """
+    given = _validated_dense(X, name, keep_half=keep_half)
+    if max(given.shape) > LARGEST:
+        raise InputError(f"{name} has shape {given.shape}; at most {LARGEST} rows and columns are supported")
+    if given.dtype in (np.float16, np.float32):
+        dense = given
+    else:
+        with np.errstate(over="ignore"):  # overflow to infinity raises below
+            dense = given.astype(np.float32)
+    step = max(1, _BLOCK // max(dense.shape[1], 1))
+    for begin in range(0, dense.shape[0], step):
+        finite = np.isfinite(dense[begin : begin + step])
+        if not finite.all():
+            row = begin + int(np.argmin(finite.all(axis=1)))
+            raise InputError(f"{name} holds a value in row {row} that is infinite or not a number in float32")
+    if not np.can_cast(given.dtype, np.float32, "safe"):
+        warn_of_rounding(given, name, stacklevel=2)
+    return dense
 
 
 def check_Y(Y: Any, n_samples: int | None = None) -> sparse.csr_matrix:
@@ -265,23 +297,23 @@ def _from_lists(matrix: Any, name: str) -> Any:
         raise _invalid(name, str(error)) from error
 
 
-def _validated_dense(matrix: Any, name: str) -> Array:
+def _validated_dense(matrix: Any, name: str, *, keep_half: bool = False) -> Array:
     try:
         dense = np.asarray(matrix)
     except ValueError as error:
         raise InputError(f"{name} must have two dimensions, rows and columns: {error}") from error
     if dense.ndim != 2:
         raise InputError(f"{name} must have two dimensions, rows and columns; got {dense.ndim}")
-    return _numbers(dense, name)
+    return _numbers(dense, name, keep_half=keep_half)
 
 
-def _numbers(data: Any, name: str) -> Array:
-    """Return values as real numbers in native byte order; float16 is widened to float32."""
+def _numbers(data: Any, name: str, *, keep_half: bool = False) -> Array:
+    """Return values as real numbers in native byte order; float16 is widened to float32 unless `keep_half`."""
     values = np.asarray(data)
     if values.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold numbers; expected bool, int or float, got {values.dtype}")
-    if values.dtype == np.float16:
-        return values.astype(np.float32)
+    if values.dtype.itemsize == 2 and values.dtype.kind == "f" and not keep_half:
+        return values.astype(np.float32, order="C")
     return np.asarray(values, dtype=values.dtype.newbyteorder("="), order="C")
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from unmissed.data import Dataset, TextFeatures, load, load_labels, read_texts, write_store, write_xmc
-from unmissed.data.readers.npz import NpzPair
+from unmissed.data.readers.npz import NumpyFiles
 from unmissed.errors import InputError
 
 TRAIN = [
@@ -181,7 +181,7 @@ def test_a_pair_of_npz_files_is_read_and_written(tmp_path, matrices):
     assert dataset.digest == Dataset(X, Y).digest
     named = Dataset(X, Y, label_names=list("abcde"), feature_names=list("abcdefghi"))
     pair = f"{tmp_path}/X.npz,{tmp_path}/Y.npz"
-    NpzPair().write(named, pair)
+    NumpyFiles().write(named, pair)
     assert load(pair).digest == named.digest
 
 
@@ -214,7 +214,7 @@ def test_every_form_of_one_data_set_has_one_digest(tmp_path, matrices):
     write_store(dataset, tmp_path / "store")
     write_xmc(dataset, tmp_path / "a.txt.gz")
     pair = f"{tmp_path}/X.npz,{tmp_path}/Y.npz"
-    NpzPair().write(dataset, pair)
+    NumpyFiles().write(dataset, pair)
     forms = [tmp_path / "store", tmp_path / "a.txt.gz", pair]
     assert {load(form).digest for form in forms} == {dataset.digest}
     for form in forms:

@@ -17,7 +17,9 @@ from tests.runs.corpora import small_corpus, tree_bytes, write_texts
 from unmissed import load_model
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Threads, Work
+from unmissed.features import Features
 from unmissed.models import Model, find_model, make_model
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.method_registry import COMPOSITES, METHODS
 from unmissed.models.parameters import parameters_of
 from unmissed.propensity import Constant
@@ -153,6 +155,33 @@ def test_untrained_labels_make_way_for_the_next_best_ones(method, with_untrained
             best = found.labels[row][found.labels[row] >= 0]
             assert best.tolist() == every.labels[row, kept].tolist()
             assert found.scores[row, : len(kept)] == pytest.approx(every.scores[row, kept], rel=1e-5, abs=1e-6)
+
+
+@every_method
+def test_mixed_features_are_scaled_part_by_part_or_refused(method, tmp_path):
+    rng = np.random.default_rng(0)
+    rows, held = (Features(one.X, rng.normal(size=(one.n_samples, 5))) for one in (TRAIN, TEST))
+    model = quick(method, dense_weight=0.5)
+    if model.dense_support is DenseSupport.ALONE:
+        with pytest.raises(InputError, match=r"X has 400 sparse and 5 dense features; \w+ takes one kind only"):
+            model.fit(rows, TRAIN.Y)
+        return
+    model.fit(rows, TRAIN.Y)
+    assert (model.n_features_in_, model.n_dense_in_) == (405, 5)
+    found = model.rank(held, 3)
+    model.save(tmp_path / "run")
+    assert_same_ranking(open_run(tmp_path / "run").rank(held, 3), found)
+    for other, message in (
+        (TEST.X, "X has 0 dense features, the model was fitted on 5"),
+        (held.csr, "X has 0 dense features"),
+        (held.csr.toarray(), "X has 405 dense features, the model was fitted on 5"),
+        (Features(TEST.X[:, :9], held.dense), "X has 9 sparse features, the model was fitted on 400"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.rank(other, 3)
+    if model.dense_support is DenseSupport.CONVERTED:
+        stacked = quick(method, normalize=False).fit(rows.normalized(0.5).csr, TRAIN.Y)
+        assert_same_ranking(stacked.rank(held.normalized(0.5).csr, 3), found)
 
 
 @every_method

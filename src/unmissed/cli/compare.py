@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Policy, ReadingOptions, TextOptions, list_methods, with_groups
+from unmissed.cli.options import Policy, RowOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
 from unmissed.models.method_registry import PLAIN, method_with_role
@@ -21,7 +21,7 @@ def compare(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="The training set, in any format that train reads.")],
     test: Annotated[str, typer.Argument(metavar="TEST", help="The test set.")],
     out: Annotated[Path, typer.Option("--out", help="The output folder.", file_okay=False)],
-    reading: ReadingOptions,
+    reading: RowOptions,
     text: TextOptions,
     methods: Annotated[
         list[str] | None,
@@ -34,6 +34,9 @@ def compare(
     scores: Annotated[
         list[str] | None,
         typer.Option("--scores", metavar="NAME=FILE", help="Scores of another system on TEST; repeatable."),
+    ] = None,
+    test_dense: Annotated[
+        str | None, typer.Option(metavar="E.npy", help="Dense features of TEST, if TRAIN has --dense.")
     ] = None,
     baseline: Annotated[
         str, typer.Option(help="The method that paired differences refer to.", autocompletion=list_methods)
@@ -100,6 +103,7 @@ def compare(
             out,
             comparison,
             text=features,
+            test_dense=test_dense,
             stage=show.progress_bar,
             warn=show.warn,
             **reading.words(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
+from unmissed.cli.options import ReadingOptions, RowOptions, TextOptions, with_groups
 from unmissed.cli.terminal_text import escape_control
 from unmissed.data.readers.format_registry import COMPRESSED, SOURCES, TARGETS
 from unmissed.errors import InputError
@@ -40,7 +40,7 @@ def stats(
         str,
         typer.Argument(metavar="DATA", help=f"The training set: {SOURCES}."),
     ],
-    reading: ReadingOptions,
+    reading: RowOptions,
     text: TextOptions,
     test: Annotated[list[str] | None, typer.Option(help="A test set; repeatable.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Plot the label frequencies to this .png, .pdf or .svg.")] = None,
@@ -86,7 +86,7 @@ def stats(
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="The data set: any format that `data stats` reads.")],
     target: Annotated[str, typer.Argument(metavar="DST", help=f"The output: {TARGETS} ({COMPRESSED}).")],
-    reading: ReadingOptions,
+    reading: RowOptions,
     text: TextOptions,
     like: Annotated[
         str | None, typer.Option(help="The training set whose features and labels a test set shall have.")
@@ -99,15 +99,17 @@ def convert(
     DST without a suffix is a store: a memory-mapped folder with the data and the
     vectorizer of its texts. With --like, a test set gets the features and labels of a
     training set. Texts are converted into a store in two passes over blocks, so the
-    data set can be larger than memory. A .jsonl file keeps texts, labels and ids.
+    data set can be larger than memory. --dense adds embeddings. A .jsonl file keeps texts, labels and ids.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
+
+    Example: unmissed data convert train.jsonl.xz train --dense embeddings.npy
 
     Example: unmissed data convert test.jsonl.xz test --like train
 
     Example: unmissed data convert posts.csv posts.jsonl --text-column body --labels-column tags
     """
-    from unmissed.data import load
+    from unmissed.data import load, save
     from unmissed.data.formats import find_writer, holds_text
     from unmissed.data.large_text import convert_text
     from unmissed.data.readers.reader import DatasetWriter, DocumentWriter
@@ -119,6 +121,8 @@ def convert(
         text.refuse(f"{target}: {writer.name} keep texts as they are")
         if like is not None:
             raise InputError(f"{target}: {writer.name} keep texts and labels as they are; leave out --like")
+        if reading.dense is not None:
+            raise InputError(f"{target}: {writer.name} hold texts and labels only; leave out --dense")
         _convert_documents(source, target, reading, writer, json)
         return
     assert isinstance(writer, DatasetWriter)
@@ -131,27 +135,27 @@ def convert(
             training = None if like is None else load(like)
             if in_blocks:
                 words: dict[str, Any] = {"n_jobs": jobs, "progress": progress}
-                convert_text(source, target, text=features, like=training, options=reading.options, **words)
+                words |= {"dense": reading.dense, "options": reading.options}
+                convert_text(source, target, text=features, like=training, **words)
                 dataset = load(target)
             else:
                 dataset = load(source, like=training, text=features, progress=progress, **reading.words())
         if not in_blocks:
             with show.progress_bar("writing") as progress:
-                writer.write(dataset, target, progress)
+                save(dataset, target, progress=progress)
     _report_conversion(target, dataset, json)
 
 
 def _report_conversion(target: str, dataset: "Dataset", json: bool) -> None:
     """Print the sizes of a converted data set."""
-    names = ("n_samples", "n_features", "n_labels", "n_unknown_labels", "digest")
+    names = ("n_samples", "n_features", "n_dense", "n_labels", "n_unknown_labels", "digest")
     if json:
         show.print_json({"path": target, **{name: getattr(dataset, name) for name in names}})
         return
     n_unknown = dataset.n_unknown_labels
     unknown = f"; {n_unknown:,} assignments of unknown labels dropped" if n_unknown else ""
-    show.say(
-        f"{target}: {dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels{unknown}"
-    )
+    features = show.features(dataset.n_features, dataset.n_dense)
+    show.say(f"{target}: {dataset.n_samples:,} rows, {features}, {dataset.n_labels:,} labels{unknown}")
 
 
 @app.command()
@@ -263,9 +267,10 @@ def verify(
     if json:
         show.print_json({"path": str(store), "verified": True, "digest": dataset.digest})
         return
+    features = show.features(dataset.n_features, dataset.n_dense)
     show.say(
         f"{store}: every file matches its checksum "
-        f"({dataset.n_samples:,} rows, {dataset.n_features:,} features, {dataset.n_labels:,} labels)"
+        f"({dataset.n_samples:,} rows, {features}, {dataset.n_labels:,} labels)"
     )
 
 
@@ -297,6 +302,7 @@ def _as_json(data: str, tests: list[str], found: "Survey") -> dict[str, Any]:
         "tests": [{"path": path, **asdict(one)} for path, one in zip(tests, found.tests, strict=True)],
         "together": asdict(found.together),
         "n_features": found.n_features,
+        "n_dense": found.n_dense,
         "n_new_labels": found.n_new_labels,
         "warnings": found.warnings,
     }
@@ -312,7 +318,7 @@ def _print_stats(data: str, tests: list[str], found: "Survey") -> None:
                 f"{train.n_samples:,}",
                 f"{sum(one.n_samples for one in found.tests):,}" if found.tests else "-",
                 f"{train.n_labels:,}",
-                "-" if found.n_features is None else f"{found.n_features:,}",
+                "-" if found.n_features is None else show.features(found.n_features, found.n_dense, unit=""),
                 f"{train.points_per_label:.2f}",
                 f"{train.labels_per_point:.2f}",
             ]

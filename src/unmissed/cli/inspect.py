@@ -80,7 +80,10 @@ def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(f"  {name}", _short(value)) for name, value in recipe["params"].items()]
     if recipe["text"] is not None:
         rows.append(("text", _short(recipe["text"])))
-    rows += [("labels", f"{metadata['n_labels']:,}"), ("features", f"{metadata['n_features']:,}")]
+    rows += [
+        ("labels", f"{metadata['n_labels']:,}"),
+        ("features", show.features(metadata["n_features"], metadata["n_dense"], unit="")),
+    ]
     if metadata["labels_without_positives"]:
         rows.append(("labels without positives", f"{metadata['labels_without_positives']:,}"))
     for part in metadata["parts"]:

@@ -106,6 +106,25 @@ class ReadingOptions:
         return {"columns": self.columns, "header": not self.no_header, "one_based": self.one_based}
 
 
+@dataclass(frozen=True)
+class RowOptions(ReadingOptions):
+    """Options of commands that read features: those of reading, and the file of dense features."""
+
+    dense: Annotated[
+        str | None,
+        typer.Option(
+            metavar="E.npy",
+            help="Dense features of the rows, such as embeddings, in addition to those of DATA: a .npy file (float32 "
+            "or float16) with one line per row.",
+            rich_help_panel=READING,
+        ),
+    ] = None
+
+    def words(self) -> dict[str, Any]:
+        """Return the keyword arguments of `load`: dense, columns, header and one_based."""
+        return {**super().words(), "dense": self.dense}
+
+
 def _flag(help_text: str, **words: Any) -> Any:
     return Annotated[str | None, typer.Option(help=help_text, rich_help_panel=MANY, **words)]
 

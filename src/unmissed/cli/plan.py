@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, TextOptions, list_methods, with_groups
+from unmissed.cli.options import RowOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import load_training_set
 from unmissed.errors import InputError
 from unmissed.models.method_registry import DEFAULT, method_with_role
@@ -23,7 +23,7 @@ def plan(
             metavar="DATA", help="The training set, as for train, or the name of a data set in the catalog."
         ),
     ],
-    reading: ReadingOptions,
+    reading: RowOptions,
     text: TextOptions,
     method: Annotated[
         str, typer.Option(help="A method that trains labels one by one.", autocompletion=list_methods)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ClusterOptions, Jobs, ReadingOptions, with_groups
+from unmissed.cli.options import ClusterOptions, Jobs, RowOptions, with_groups
 from unmissed.cli.train import RunPath
 from unmissed.errors import InputError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @with_groups
 def predict(
     run: RunPath,
-    reading: ReadingOptions,
+    reading: RowOptions,
     cluster: ClusterOptions,
     data: Annotated[
         str | None,
@@ -78,6 +78,8 @@ def predict(
 
     Example: unmissed predict laws --text "Fishing quotas for cod in the North Sea"
 
+    Example: unmissed predict laws test.jsonl.xz --dense test.npy --out laws-test
+
     Example: unmissed predict laws test.jsonl.xz --set beam=50 --out wide
 
     Example: cat titles.txt | unmissed predict laws - --out best.csv
@@ -95,12 +97,14 @@ def predict(
     opened = open_run(run)
     opened.model.with_jobs(jobs)
     chosen = read_params(opened, params or [])
-    rows: Any = [text]
+    rows: Any = None
     ids: list[str] = []
     kept = show.stoppable(lambda: _kept(files, cluster.cluster is not None))
     with kept, show.progress_bar("ranking") as progress, cluster.executor() as executor:
         if executor is None:
-            if data is not None:
+            if data is None:
+                rows = _one_text(text, reading.dense)
+            else:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
             if isinstance(rows, TextLines) and not json and all(WRITERS.find(one.suffix).in_parts for one in files):
                 _answer_lines(opened, predict_lines(opened, rows, top, threshold, chosen), out, raw)
@@ -109,6 +113,10 @@ def predict(
         else:
             if data is None or out is None:
                 raise InputError("--cluster needs a store as DATA and an output file, --out")
+            if reading.dense is not None:
+                raise InputError(
+                    "--cluster needs a store with its dense part: `unmissed data convert --dense` writes it"
+                )
             ranking = predict_parts(opened, data, top, out, params=chosen, executor=executor, progress=progress)
         ranking = cut(ranking, threshold).of_rows(ids or None)
     if out is None:
@@ -122,6 +130,14 @@ def predict(
         else:
             size.report(written)
     _note_unknown(ranking.n_no_known_words, ranking.n_samples)
+
+
+def _one_text(text: str | None, dense: str | None) -> Any:
+    """Return the text of --text as rows, with its dense features if they are given."""
+    from unmissed.data.dense_part import read_dense
+    from unmissed.runs.prediction import TextsWithDense
+
+    return [text] if dense is None else TextsWithDense(iter([text or ""]), read_dense(dense), (dense, "--text"))
 
 
 def _print_ranking(run: "Run", ranking: "Ranking", ids: list[str], json: bool) -> None:

@@ -157,3 +157,10 @@ def stoppable(what_is_kept: Callable[[], str] = lambda: AGAIN) -> Iterator[None]
 def what_is_kept() -> str:
     """Return the message that `stoppable` recorded, and clear it."""
     return f"; {_kept.pop()}" if _kept else ""
+
+
+def features(n_features: int, n_dense: int, unit: str = " features") -> str:
+    """Return the number of features in words: in total, or of both parts if some are dense."""
+    if not n_dense:
+        return f"{n_features:,}{unit}"
+    return f"{n_features - n_dense:,} sparse, {n_dense:,} dense{unit}"

@@ -9,7 +9,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.methods import MethodCommands, flag_of
-from unmissed.cli.options import MANY, ClusterOptions, Jobs, ReadingOptions, TextOptions, with_groups
+from unmissed.cli.options import MANY, ClusterOptions, Jobs, RowOptions, TextOptions, with_groups
 from unmissed.data.readers.format_registry import SOURCES
 from unmissed.errors import InputError
 
@@ -36,7 +36,7 @@ def train_method(
     params: dict[str, Any],
     ctx: typer.Context,
     data: Data,
-    reading: ReadingOptions,
+    reading: RowOptions,
     text: TextOptions,
     cluster: ClusterOptions,
     run: Annotated[
@@ -81,6 +81,8 @@ def train_method(
 
     Example: unmissed train METHOD posts.csv --text-column body --labels-column tags --run posts
 
+    Example: unmissed train METHOD train.jsonl --dense embeddings.npy --run laws
+
     Example: unmissed train METHOD train.jsonl --run laws --tuned
 
     Example: unmissed train METHOD store --run laws --partition 3/16 --for 50m
@@ -102,6 +104,9 @@ def train_method(
     try:
         with show.stoppable(lambda: kept_of(run)):
             dataset = load_training_set(data, text, reading)
+            conversion = model.dense_support.conversion(type(model).__name__, dataset.features)
+            if conversion is not None:
+                show.say(conversion, err=True)
             if tuned:
                 model.set_params(**_tune(method, dataset, _given(ctx, params), run, json))
             if check and tasks.is_all and RunFolder(run).is_new():
@@ -151,7 +156,7 @@ def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:
     from unmissed.models.selection import find_loss
 
     if model.risky_params():
-        found = find_loss(model, model.check_rows(dataset.X, dataset.Y))
+        found = find_loss(model, model.check_rows(dataset))
         if found is not None:
             flags = " or ".join(f"{flag_of(name)} auto" for name in found.params)
             show.warn(f"{found}; {flags} selects values without such a loss, --no-check turns this check off")
@@ -175,7 +180,7 @@ app = typer.Typer(
 def extend(
     run: RunPath,
     data: Data,
-    reading: ReadingOptions,
+    reading: RowOptions,
     old_rows: OldRows = None,
     without_old_rows: Annotated[
         bool,
@@ -229,7 +234,7 @@ def kept_of(run: Path) -> str:
     return f"{run} keeps {pieces}; the same command resumes"
 
 
-def load_rows(run: "Run", data: str, reading: ReadingOptions) -> "Dataset":
+def load_rows(run: "Run", data: str, reading: RowOptions) -> "Dataset":
     """Read a data set; texts are converted with the features of a run."""
     from unmissed.data import load
 
@@ -270,7 +275,7 @@ def _report_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: b
         raise typer.Exit(3)
 
 
-def load_training_set(data: str, text: TextOptions, reading: ReadingOptions) -> "Dataset":
+def load_training_set(data: str, text: TextOptions, reading: RowOptions) -> "Dataset":
     """Read a training set, fit text features if it has texts, and print warnings about its labels.
 
     Options of text features are refused if it has no texts.

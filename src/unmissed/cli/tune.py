@@ -8,7 +8,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.methods import option_words
-from unmissed.cli.options import Jobs, ReadingOptions, TextOptions, given_words, list_methods, with_groups
+from unmissed.cli.options import Jobs, RowOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, report_choice
 from unmissed.errors import InputError
 from unmissed.models.method_registry import DEFAULT, method_with_role
@@ -17,7 +17,7 @@ from unmissed.models.method_registry import DEFAULT, method_with_role
 @with_groups
 def tune(
     data: Data,
-    reading: ReadingOptions,
+    reading: RowOptions,
     text: TextOptions,
     method: Annotated[str, typer.Option(help="The method to tune.", autocompletion=list_methods)] = method_with_role(
         DEFAULT

@@ -1,7 +1,7 @@
 """`unmissed update`: retrain a run on its old rows and new rows."""
 
 from unmissed.cli import show
-from unmissed.cli.options import Jobs, ReadingOptions, with_groups
+from unmissed.cli.options import Jobs, RowOptions, with_groups
 from unmissed.cli.train import Data, OldRows, RunPath, load_rows, report_run
 
 
@@ -9,7 +9,7 @@ from unmissed.cli.train import Data, OldRows, RunPath, load_rows, report_run
 def update(
     run: RunPath,
     data: Data,
-    reading: ReadingOptions,
+    reading: RowOptions,
     old_rows: OldRows = None,
     jobs: Jobs = None,
     json: show.JsonOption = False,

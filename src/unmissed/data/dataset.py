@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -17,7 +17,7 @@ from unmissed.data.checks import DocumentCounts
 from unmissed.data.unicode import check_strings
 from unmissed.errors import InputError
 from unmissed.features import Features
-from unmissed.matrices import check_X, check_Y
+from unmissed.matrices import assemble, check_dense, check_X, check_Y
 
 if TYPE_CHECKING:
     from unmissed.data.text import TextFeatures
@@ -65,16 +65,19 @@ class Dataset(LabeledData):
 
     Parameters
     ----------
-    X : sparse matrix of shape (n_samples, n_features)
-        Stored as a canonical float32 `csr_matrix`: indices sorted within rows, no duplicates.
+    X : sparse matrix of shape (n_samples, n_sparse), the sparse part of the features
+        Stored as a canonical float32 `csr_matrix`: indices sorted within rows, no duplicates. None stands for a matrix
+        without columns, if all features are dense.
     Y : sparse matrix of shape (n_samples, n_labels)
         Stored in the same format; an entry of 1 is an observed positive.
     label_names : identifiers of the labels, or None
-    feature_names : names of the features, or None
+    feature_names : names of the sparse features, or None
     label_titles : readable names of the labels, or None
     text : the fitted text features that computed X, or None
     n_unknown_labels : number of label assignments left out because the training set does not have the label
-    trusted : skip validation because X and Y are known to be canonical
+    trusted : skip validation because X, Y and `dense` are known to be valid
+    dense : array of shape (n_samples, n_dense), such as embeddings, the dense part of the features; or None
+        Stored as float32 or float16 in C order, without a copy where possible.
     """
 
     X: sparse.csr_matrix
@@ -85,6 +88,7 @@ class Dataset(LabeledData):
     label_titles: list[str] | None = field(default=None, repr=False)
     n_unknown_labels: int = 0
     trusted: InitVar[bool] = False
+    dense: npt.NDArray[Any] | None = field(default=None, kw_only=True, repr=False)
     store: ClassVar[Path | None] = None
     """The store that holds exactly this data set; set by `open_store` only."""
     origin: ClassVar[Origin | None] = None
@@ -94,30 +98,57 @@ class Dataset(LabeledData):
 
     def __post_init__(self, trusted: bool) -> None:
         if not trusted:
-            object.__setattr__(self, "X", check_X(self.X))
             object.__setattr__(self, "Y", check_Y(self.Y))
+            X = _no_columns(int(self.Y.shape[0])) if self.X is None else check_X(self.X)
+            object.__setattr__(self, "X", X)
+            if self.dense is not None:
+                object.__setattr__(self, "dense", check_dense(self.dense, "the dense part", keep_half=True))
             for what in ("label_names", "label_titles", "feature_names"):
                 check_strings(what, getattr(self, what))
         if self.X.shape[0] != self.Y.shape[0]:
             raise InputError(f"X has {self.X.shape[0]} rows and Y has {self.Y.shape[0]}; expected the same number")
+        if self.dense is not None and self.dense.shape[0] != self.Y.shape[0]:
+            raise InputError(
+                f"the dense part has {self.dense.shape[0]} rows and Y has {self.Y.shape[0]}; expected the same number"
+            )
         _check_names("label_names", self.label_names, self.n_labels)
         _check_names("label_titles", self.label_titles, self.n_labels)
-        _check_names("feature_names", self.feature_names, self.n_features)
+        _check_names("feature_names", self.feature_names, int(self.X.shape[1]))
 
     @property
+    def n_features(self) -> int:
+        """The number of features, sparse and dense."""
+        return int(self.X.shape[1]) + self.n_dense
+
+    @property
+    def n_dense(self) -> int:
+        """The number of dense features."""
+        return 0 if self.dense is None else int(self.dense.shape[1])
+
+    @cached_property
     def features(self) -> Features:
-        """X as validated features."""
-        return Features(self.X)
+        """Both parts as validated features; float16 is converted to float32 here, once."""
+        if self.dense is None:
+            return Features(self.X, trusted=True)
+        sparse_part = self.X if self.X.shape[1] else None
+        return Features(sparse_part, self.dense.astype(np.float32, copy=False), trusted=True)
+
+    def with_dense(self, dense: npt.NDArray[Any] | None) -> Dataset:
+        """Return the data set with another dense part, which is known to be valid; it is in no store."""
+        copied = replace(self, dense=dense, trusted=True)
+        vars(copied)["documents"] = self.documents
+        return copied
 
     def __repr__(self) -> str:
+        dense = "" if self.dense is None else f" ({self.n_dense} dense)"
         return (
-            f"Dataset(n_samples={self.n_samples}, n_features={self.n_features}, n_labels={self.n_labels}, "
+            f"Dataset(n_samples={self.n_samples}, n_features={self.n_features}{dense}, n_labels={self.n_labels}, "
             f"{self.X.nnz} values, {self.Y.nnz} label assignments)"
         )
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of shapes, indices, values and names; independent of the file format."""
+        """SHA-256 of shapes, indices, values and names; independent of the file format and of float16 or float32."""
         state = hashlib.sha256()
         for matrix in (self.X, self.Y):
             state.update(repr(tuple(int(size) for size in matrix.shape)).encode())
@@ -129,7 +160,16 @@ class Dataset(LabeledData):
             for name in names or ():
                 encoded = name.encode()
                 state.update(len(encoded).to_bytes(8, "little") + encoded)
+        if self.dense is not None:
+            state.update(b"dense" + repr(tuple(int(size) for size in self.dense.shape)).encode())
+            _hash_array(state, self.dense.reshape(-1), np.dtype("<f4"))
         return state.hexdigest()
+
+
+def _no_columns(n_samples: int) -> sparse.csr_matrix:
+    """Return a matrix without columns."""
+    nothing = np.zeros(0, np.int32)
+    return assemble(np.zeros(0, np.float32), nothing, np.zeros(n_samples + 1, np.int32), (n_samples, 0))
 
 
 def _check_names(what: str, names: Sequence[str] | None, n: int) -> None:

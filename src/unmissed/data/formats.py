@@ -91,6 +91,8 @@ def _unreadable(source: Source) -> InputError:
         return no_data(source)
     if suffix == ".npz":
         return InputError(f"{source}: one file of a pair; give both files as 'X.npz,Y.npz'")
+    if suffix == ".npy":
+        return InputError(f"{source}: features without labels; give both files as 'E.npy,Y.npz'")
     if suffix in _SPREADSHEETS:
         return InputError(f"{source}: spreadsheets are not supported; save it as CSV (UTF-8) and give that file")
     if _is_idx(path):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from unmissed.data.dataset import Dataset
+from unmissed.data.dense_part import Dense, check_dense_part, check_number_of_rows, read_dense
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader
 from unmissed.data.names import read_title_file
@@ -149,6 +150,7 @@ def convert_text(
     *,
     text: TextFeatures | None = None,
     like: Dataset | None = None,
+    dense: Dense | None = None,
     options: ReadOptions | None = None,
     n_jobs: int = 1,
     progress: Progress = silent,
@@ -161,12 +163,15 @@ def convert_text(
     target : path of the new store; an existing store with the same contents is kept
     text : options of the text features; they are fitted on the source
     like : training set whose features and labels are used, for a test set
+    dense : dense features of the documents: an array, or a `.npy` file
     options : options of the reader, such as the names of columns
     n_jobs : number of worker processes; it does not affect the store
     progress : progress callback, called with the bytes read in each pass
     """
     blocks = _BlockSource(source, options or ReadOptions(), progress)
+    dense_part = None if dense is None else read_dense(dense)
     if like is not None:
+        check_dense_part(str(source), 0 if dense_part is None else dense_part.shape[1], like)
         if like.text is None or like.label_names is None:
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
         text, names, titles = like.text, like.label_names, like.label_titles
@@ -179,7 +184,10 @@ def convert_text(
         with _RowFiles(folder) as rows:
             for part in _map_blocks(VectorizeBlock(text, names), blocks, n_jobs):
                 rows.add(part)
-        write_store(rows.dataset(source, text, names, titles), target, keep_same=True)
+        dataset = rows.dataset(source, text, names, titles)
+        if dense is not None and dense_part is not None:
+            check_number_of_rows(dense_part, dense, dataset.n_samples, str(source))
+        write_store(dataset.with_dense(dense_part), target, keep_same=True)
 
 
 def _learn(blocks: _BlockSource, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:

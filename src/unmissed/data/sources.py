@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from unmissed.data.dataset import Dataset, Origin
+from unmissed.data.dense_part import Dense, add_dense, check_dense_part
 from unmissed.data.documents import Documents, binarize, name_of
 from unmissed.data.formats import files_of, find_reader, find_writer, holds_text
 from unmissed.data.names import read_title_file
@@ -36,6 +37,7 @@ def load(
     like: Dataset | None = None,
     keep_unknown: bool = False,
     text: TextFeatures | str | None = None,
+    dense: Dense | None = None,
     labels: str | None = None,
     columns: Columns | None = None,
     header: bool = True,
@@ -44,17 +46,19 @@ def load(
 ) -> Dataset:
     """Load a data set: matrices of features and labels, or documents with labels, from any format of the registry.
 
-    Matrices come from XMC text, a store or a pair of `.npz` files; documents from JSON lines, CSV, TSV, Parquet (with
+    Matrices come from XMC text, a store or `.npz` and `.npy` files; documents from JSON lines, CSV, TSV, Parquet (with
     pyarrow), a folder of text and tag files, or a data frame.
 
     Parameters
     ----------
-    path : file, folder or data frame; `X.npz,Y.npz` for a pair of scipy's files
+    path : file, folder or data frame; `X.npz,Y.npz` for a pair of scipy's files, `X.npz,E.npy,Y.npz` with a dense part
     like : training set. Its text features transform the texts, and labels are matched by name to its labels: unknown
         labels are left out and counted in `n_unknown_labels`. Sizes must agree.
     keep_unknown : with `like`, keep the labels that it does not have: their columns follow, sorted by name
     text : text features, fitted on this file unless they are fitted already; scikit-learn's TfidfVectorizer is
         accepted. A string is the name of the text column
+    dense : dense features of the rows, such as embeddings, in addition to those of `path`: an array, or the path of a
+        `.npy` file, which is memory-mapped
     labels : name of the label column, short for `columns=Columns(labels=...)`
     columns : names of the columns of texts, labels and ids, and the label separator
     header, one_based : for XMC text: whether the first line holds the sizes, whether indices start at 1. Columns of a
@@ -69,18 +73,27 @@ def load(
     if isinstance(reader, DocumentReader):
         dataset = _load_texts(path, like, None if isinstance(text, str) else text, options, progress, keep_unknown)
     else:
-        sizes = {} if like is None else {"n_features": like.n_features, "n_labels": like.n_labels}
+        sizes = {} if like is None else {"n_features": int(like.X.shape[1]), "n_labels": like.n_labels}
         dataset = reader.read(path, options, **sizes, progress=progress)
-        if like is not None:
+    if dense is not None:
+        dataset = add_dense(dataset, dense, name_of(path))
+    if like is not None:
+        check_dense_part(name_of(path), dataset.n_dense, like)
+        if not isinstance(reader, DocumentReader):
             dataset = _align(path, dataset, like, keep_unknown)
-    if like is None and isinstance(path, str | os.PathLike):
-        vars(dataset)["origin"] = Origin(_absolute(path), dataclasses.asdict(options))
+    elif isinstance(path, str | os.PathLike) and (dense is None or isinstance(dense, str | os.PathLike)):
+        more = {} if dense is None else {"dense": os.path.abspath(dense)}
+        vars(dataset)["origin"] = Origin(_absolute(path), {**dataclasses.asdict(options), **more})
     return dataset
 
 
 def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Progress = silent) -> Dataset:
-    """Load a data set again from its origin, with the same options; `text` has the fitted text features."""
+    """Load a data set again from its origin, with the same options; `text` has the fitted text features.
+
+    A dense part that was read from a file of its own is not read if the data at the path has one.
+    """
     options = dict(origin.options)
+    dense = options.pop("dense", None)
     try:
         columns = Columns(**{"unicode_normalization": "none", **options.pop("columns", {})})  # absent in older runs
         header, one_based = bool(options.pop("header", True)), bool(options.pop("one_based", False))
@@ -88,11 +101,15 @@ def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Pr
         raise InputError(f"{origin.path}: was read with unknown column options: {error}") from error
     if options:
         raise InputError(f"{origin.path}: was read with the unknown option {min(options)!r}")
-    return load(origin.path, text=text, columns=columns, header=header, one_based=one_based, progress=progress)
+    words: dict[str, Any] = {"columns": columns, "header": header, "one_based": one_based}
+    dataset = load(origin.path, text=text, progress=progress, **words)
+    return dataset if dense is None or dataset.dense is not None else _add_again(dataset, dense)
 
 
 def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:
     """Write a data set in the format of the path: `.txt` (also `.gz`, `.xz`), `X.npz,Y.npz`, or a store folder.
+
+    A data set with a dense part is written as `X.npz,E.npy,Y.npz` or as a store.
 
     Existing files are never overwritten: equal contents are kept, others raise InputError.
     """
@@ -100,6 +117,11 @@ def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> No
     if not isinstance(writer, DatasetWriter):
         raise InputError(
             f"{path}: {writer.name} hold texts, and a data set holds features; convert the file of the texts"
+        )
+    if dataset.dense is not None and not writer.writes_dense:
+        raise InputError(
+            f"{path}: {writer.name} holds no dense features; write a store (a name without a suffix) or "
+            "X.npz,E.npy,Y.npz"
         )
     writer.write(dataset, path, progress)
 
@@ -199,6 +221,16 @@ def _titles(like: Dataset, names: Sequence[str] | None) -> list[str] | None:
     return None if like.label_titles is None else [*like.label_titles, *(names or [])[like.n_labels :]]
 
 
+def _add_again(dataset: Dataset, dense: Any) -> Dataset:
+    """Return a data set that was loaded again with the dense part of its origin."""
+    if not isinstance(dense, str) or dataset.origin is None:
+        raise InputError(f"{dense!r}: not the path of dense features")
+    path, options = dataset.origin
+    added = add_dense(dataset, dense, path)
+    vars(added)["origin"] = Origin(path, {**options, "dense": dense})
+    return added
+
+
 def _align(path: PathLike, dataset: Dataset, like: Dataset, keep_unknown: bool) -> Dataset:
     """Return a data set with the columns of the training set; raise InputError if they do not match."""
     if dataset.n_features != like.n_features:
@@ -213,6 +245,7 @@ def _align(path: PathLike, dataset: Dataset, like: Dataset, keep_unknown: bool) 
     return Dataset(
         dataset.X,
         Y,
+        dense=dataset.dense,
         label_names=names,
         feature_names=like.feature_names,
         label_titles=_titles(like, names),

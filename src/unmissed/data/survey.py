@@ -6,12 +6,14 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.data.checks import check_labels
+from unmissed.data.dense_part import Dense, check_number_of_rows, read_dense
 from unmissed.data.documents import Documents, binarize
 from unmissed.data.readers.reader import ReadOptions
 from unmissed.data.sources import holds_text, load, load_labels
@@ -37,6 +39,7 @@ class Survey:
     tests: list[Statistics]
     together: Statistics
     n_features: int | None
+    n_dense: int
     n_new_labels: int
     label_counts: npt.NDArray[np.int64] = field(repr=False)
     warnings: list[str] = field(default_factory=list)
@@ -47,6 +50,7 @@ def survey(
     tests: Sequence[PathLike] = (),
     *,
     text: TextFeatures | None = None,
+    dense: Dense | None = None,
     columns: Columns | None = None,
     count_features: bool = True,
     header: bool = True,
@@ -55,11 +59,11 @@ def survey(
 ) -> Survey:
     """Return statistics of a training file and any number of test files; text features are counted, not computed.
 
-    `text` has the options of text features, `columns` the names of the columns of texts and labels. Labels are
-    identified by name, or by index if the files have no names.
+    `text` has the options of text features, `dense` the dense features of the training rows, `columns` the names of the
+    columns of texts and labels. Labels are identified by name, or by index if the files have no names.
     """
     options = ReadOptions(header, one_based, columns or Columns())
-    Y, known, n_features, warnings = _read_train(train, text, options, count_features, progress)
+    Y, known, n_features, n_dense, warnings = _read_train(train, text, dense, options, count_features, progress)
     blocks, all_names = [Y], known
     for path in tests:
         n_labels = Y.shape[1] if known is None or not header else None  # without a header, a file states no sizes
@@ -78,6 +82,7 @@ def survey(
         tests=[describe_labels(block) for block in blocks[1:]],
         together=describe_labels(together),
         n_features=n_features,
+        n_dense=n_dense,
         n_new_labels=int(np.count_nonzero(seen & ~seen_in_train)),
         label_counts=np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int64),
         warnings=warnings,
@@ -85,14 +90,20 @@ def survey(
 
 
 def _read_train(
-    path: PathLike, text: TextFeatures | None, options: ReadOptions, count_features: bool, progress: Progress
-) -> tuple[sparse.csr_matrix, list[str] | None, int | None, list[str]]:
-    """Return Y, the label names, the number of features if it is known, and warnings about the labels."""
+    path: PathLike,
+    text: TextFeatures | None,
+    dense: Dense | None,
+    options: ReadOptions,
+    count_features: bool,
+    progress: Progress,
+) -> tuple[sparse.csr_matrix, list[str] | None, int | None, int, list[str]]:
+    """Return Y, the label names, the numbers of all features, if known, and of dense ones, and warnings."""
     columns = options.columns
     if not holds_text(path):
-        dataset = load(path, columns=columns, header=options.header, one_based=options.one_based, progress=progress)
+        words: dict[str, Any] = {"columns": columns, "header": options.header, "one_based": options.one_based}
+        dataset = load(path, dense=dense, progress=progress, **words)
         warnings = check_labels(str(path), dataset.Y, dataset.label_names)
-        return dataset.Y, dataset.label_names, dataset.n_features, warnings
+        return dataset.Y, dataset.label_names, dataset.n_features, dataset.n_dense, warnings
     texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)
     n_features = None
     if count_features:
@@ -101,7 +112,13 @@ def _read_train(
     else:
         deque(texts, maxlen=0)  # exhausts the iterator, which fills label_lists
     Y, names, _ = binarize(label_lists)
-    return Y, names, n_features, check_labels(str(path), Y, names, counts)
+    n_dense = 0
+    if dense is not None:
+        part = read_dense(dense)
+        check_number_of_rows(part, dense, Y.shape[0], str(path))
+        n_dense = int(part.shape[1])
+        n_features = None if n_features is None else n_features + n_dense
+    return Y, names, n_features, n_dense, check_labels(str(path), Y, names, counts)
 
 
 def _join_columns(

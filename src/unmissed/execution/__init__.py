@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces, PrefixedPieces
     from unmissed.execution.processes import Processes
     from unmissed.execution.threads import Threads, count_jobs
-    from unmissed.execution.watched import Limits, Outcome, peak_bytes, watch
+    from unmissed.execution.watched import Limits, Outcome, machine_bytes, peak_bytes, watch
     from unmissed.execution.work import Executor, Partition, Placed, SharedState, Task, Unfinished, Work
 
 _PUBLIC = {
@@ -42,6 +42,7 @@ _PUBLIC = {
     "Unfinished": "work",
     "Work": "work",
     "count_jobs": "threads",
+    "machine_bytes": "watched",
     "open_executor": "executor_registry",
     "peak_bytes": "watched",
     "watch": "watched",
@@ -67,6 +68,7 @@ __all__ = [
     "Unfinished",
     "Work",
     "count_jobs",
+    "machine_bytes",
     "open_executor",
     "peak_bytes",
     "watch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -143,6 +144,14 @@ def peak_bytes(process: int | None = None) -> int:
     except OSError:
         return _own_peak() if process is None else 0
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def machine_bytes() -> int:
+    """Return the physical memory of this machine; 0 if the system does not report it."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
 
 
 def _own_peak() -> int:

@@ -25,8 +25,9 @@ from unmissed.errors import InputError
 from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
 from unmissed.features import Features
 from unmissed.matrices import check_Y
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features
-from unmissed.models.parameters import check_parameters, describe_parameters, seeded, with_predict_params
+from unmissed.models.parameters import DENSE_WEIGHT, check_parameters, describe_parameters, seeded, with_predict_params
 from unmissed.models.training_data import TrainingData, check_k
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.progress import Progress, print_progress
@@ -104,7 +105,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
 
     The constructor takes keyword parameters only. Their annotations declare type, range, help and group
     (`unmissed.models.parameters`); validation, the docstring, the command line and the recipe of a run are made from
-    them. `n_jobs`, `normalize` and `random_state` mean the same in every model.
+    them. `n_jobs`, `normalize`, `dense_weight` and `random_state` mean the same in every model.
     """
 
     unit: ClassVar[str] = "labels"
@@ -119,10 +120,13 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
     row_exponents: ClassVar[Mapping[str, float]] = {}
     """Parameters whose best value falls with the number of rows, as rows ** -exponent; for comparisons on few rows."""
+    dense_support: ClassVar[DenseSupport] = DenseSupport.ALONE
+    """What the model does with the dense part of X."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 
     n_features_in_: int
+    n_dense_in_: int
     n_labels_: int
     classes_: npt.NDArray[Any]
     label_counts_: npt.NDArray[np.int64]
@@ -157,7 +161,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _open(self, pieces: Pieces) -> None:
-        """Set the fitted attributes from pieces; `n_features_in_` and `n_labels_` are already set."""
+        """Set the fitted attributes from pieces; `n_features_in_`, `n_dense_in_` and `n_labels_` are already set."""
 
     @abstractmethod
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
@@ -178,8 +182,9 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : sparse matrix, array or data frame, (n_samples, n_features); or, without Y, a `Dataset` or the path of a
-            store, which is memory-mapped
+        X : sparse matrix, array or data frame, (n_samples, n_features), or `Features` with a sparse and a dense part;
+            or, without Y, a `Dataset` or the path of a store, which is memory-mapped. A sparse matrix, or a data frame
+            of sparse columns, is the sparse part of X; any other matrix, frame or list is the dense part
         Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels); or a list or Series with one list of
             label names per row
         y : alias of Y, scikit-learn's name
@@ -219,11 +224,12 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def fit_rows(self, rows: TrainingData, work: Work | None = None) -> Self:
         """Fit to validated rows; no warning about problems above the tolerance."""
         work = self._ready(Work() if work is None else work)
+        self.dense_support.check(type(self).__name__, rows.X)
         training = seeded(self)
         with self._logged(rows):
             training._fit(rows, work)
         counts = Counts(rows.label_counts, rows.n_samples)
-        self._open_pieces(work.pieces, rows.n_features, rows.n_labels, counts)
+        self._open_pieces(work.pieces, rows.n_features, rows.n_labels, counts, rows.n_dense)
         self.random_state_ = training._seed
         return self
 
@@ -237,7 +243,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         """
         self._check_fitted()
         first, before = self.n_labels_, self.classes_
-        rows = self.check_rows(X, Y_new, self.n_features_in_)
+        rows = self.check_rows(X, Y_new, like_fitted=True)
         check_feature_names(rows.feature_names, getattr(self, "feature_names_in_", None))
         if (rows.label_names is None) != (before.dtype != object):
             raise InputError("old and new labels must all have names, or none of them")
@@ -258,7 +264,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         counts = None
         if hasattr(self, "label_counts_"):
             counts = Counts(np.concatenate([self.label_counts_, rows.label_counts]), self.n_samples_)
-        return self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts)
+        return self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts, rows.n_dense)
 
     def prepare(self) -> Self:
         """Build the layout in which many rows are ranked fastest, unless it is there; return self.
@@ -280,7 +286,8 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : the rows
+        X : the rows, in any form that `fit` takes. Rows with one part are converted to the part that the model was
+            fitted on, so a model fitted on a sparse matrix ranks an array, and vice versa
         k : labels per row
         params : other values of prediction parameters, such as `beam` of label trees, for this call only
         """
@@ -353,17 +360,20 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         n_features: int,
         n_labels: int,
         counts: Counts | None = None,
+        n_dense: int = 0,
     ) -> Self:
         """Return a fitted model from its parameters and its pieces, without copies."""
-        return cls(**params)._open_pieces(pieces, n_features, n_labels, counts)
+        return cls(**params)._open_pieces(pieces, n_features, n_labels, counts, n_dense)
 
-    def _open_pieces(self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None) -> Self:
+    def _open_pieces(
+        self, pieces: Pieces, n_features: int, n_labels: int, counts: Counts | None = None, n_dense: int = 0
+    ) -> Self:
         """Set the fitted attributes from pieces, and return self.
 
         Without `counts`, labels without a training positive are unknown and may be ranked.
         """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        self.n_features_in_, self.n_labels_ = n_features, n_labels
+        self.n_features_in_, self.n_dense_in_, self.n_labels_ = n_features, n_dense, n_labels
         self.untrained_ = untrained_mask(counts)
         for name in ("label_counts_", "n_samples_"):
             self.__dict__.pop(name, None)
@@ -382,21 +392,26 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         self.classes_ = np.arange(n_labels)
         return self
 
-    def check_rows(self, X: Any, Y: Any = None, n_features: int | None = None) -> TrainingData:
-        """Return training rows: X and Y, validated; without Y, those of a `Dataset` or of the store at a path."""
+    def check_rows(self, X: Any, Y: Any = None, *, like_fitted: bool = False) -> TrainingData:
+        """Return training rows: X and Y, validated; without Y, those of a `Dataset` or of the store at a path.
+
+        With `like_fitted`, X must have the features that the model was fitted on.
+        """
+        scaling: dict[str, Any] = {"normalize": self._normalizes, DENSE_WEIGHT: self._dense_weight}
         if Y is not None:
-            rows = TrainingData.check(X, Y, normalize=self._normalizes, n_features=n_features)
+            rows = TrainingData.check(X, Y, **scaling)
         elif isinstance(X, Dataset):
-            rows = TrainingData.of(X, normalize=self._normalizes)
+            rows = TrainingData.of(X, **scaling)
         elif isinstance(X, str | os.PathLike):
-            rows = TrainingData.stored(X, normalize=self._normalizes)
+            rows = TrainingData.stored(X, **scaling)
         else:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
                 "a data set or the path of a store that holds both"
             )
-        if n_features is not None and rows.n_features != n_features:
-            raise InputError(f"X has {rows.n_features} features, the model was fitted on {n_features}")
+        if like_fitted:
+            rows = rows.in_parts(self.n_features_in_, self.n_dense_in_)
+        self.dense_support.check(type(self).__name__, rows.X)
         if not rows.n_samples:
             raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
         return rows
@@ -405,7 +420,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         """Return validated rows with the features of training; whoever has them calls `rank` without another check."""
         X, names = open_features(X)
         check_feature_names(names, getattr(self, "feature_names_in_", None))
-        return Features.check(X, self.n_features_in_)
+        return Features.check(X).in_parts(self.n_features_in_, self.n_dense_in_)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; `propensity__a=0.6` replaces the propensity model, which is immutable."""
@@ -451,10 +466,13 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     def _normalizes(self) -> bool:
         return bool(getattr(self, "normalize", False))
 
+    @property
+    def _dense_weight(self) -> float:
+        return float(getattr(self, DENSE_WEIGHT, 1.0))
+
     def _checked(self, X: Any) -> Features:
-        """Return validated rows, L2-normalized if the model does that."""
-        features = self.check_features(X)
-        return features.normalized() if self._normalizes else features
+        """Return validated rows, L2-normalized and weighted as the model does it."""
+        return self.check_features(X).scaled(self._normalizes, self._dense_weight)
 
     def _rank_features(self, rows: Features, k: int) -> Ranking:
         """Return the ranking of `_rank`; a family that takes dense features overrides this."""
@@ -496,6 +514,9 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         name, begin = type(self).__name__, time.monotonic()
         sizes = rows.n_labels, rows.n_samples, rows.n_features
         _logger.info("%s: training %d labels on %d rows with %d features", name, *sizes)
+        conversion = self.dense_support.conversion(name, rows.X)
+        if conversion is not None:
+            _logger.info("%s", conversion)
         yield
         _logger.info("%s: trained %d labels in %.1f s", name, rows.n_labels, time.monotonic() - begin)
 

@@ -68,6 +68,12 @@ Tolerance = Annotated[
 ]
 Prune = Annotated[float, NumberRange(0), Help("weights below this absolute value become 0 after training")]
 Normalize = Annotated[bool, Help("L2-normalize each row, in training and in prediction")]
+DenseWeight = Annotated[
+    float,
+    NumberRange(0, above=True),
+    Help("factor of the dense part of X, after normalization; no effect without a dense part"),
+]
+DENSE_WEIGHT = "dense_weight"
 FitBias = Annotated[bool, Help("fit a bias per label, penalized like a weight")]
 MaxRounds = Annotated[
     int, IntegerRange(1), Help("maximum number of rounds per label; a warning names labels that did not converge")
@@ -95,7 +101,12 @@ PropensityModel = Annotated[
         "in Python also a model such as Jain(), one p for all labels, or an array with one p per label"
     ),
 ]
-_STANDARD: dict[str, Any] = {"n_jobs": Jobs, "normalize": Normalize, "random_state": RandomSeed}
+_STANDARD: dict[str, Any] = {
+    "n_jobs": Jobs,
+    "normalize": Normalize,
+    DENSE_WEIGHT: DenseWeight,
+    "random_state": RandomSeed,
+}
 """Declarations of the parameters that mean the same in every model, for classes that do not declare them."""
 
 

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.execution import Piece, Pieces, Work
+from unmissed.features import Features
 from unmissed.models.base import Model
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.label_blocks import label_key, walk_labels
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
@@ -46,6 +48,7 @@ class Counted:
 class Popularity(Model):
     """Score each label by its number of training positives; the model ignores X."""
 
+    dense_support = DenseSupport.NATIVE
     counts_: npt.NDArray[np.int64]
 
     def _fit(self, rows: TrainingData, work: Work) -> None:
@@ -62,7 +65,10 @@ class Popularity(Model):
         found = walk_labels(self.n_labels_, pieces.get, lambda piece, _: _counts_of(piece), len)
         self.counts_ = np.concatenate([np.zeros(0, np.int64), *found])
 
-    def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
+    def _rank_features(self, rows: Features, k: int) -> Ranking:
+        return self._rank(rows, k)
+
+    def _rank(self, X: Features | sp.csr_matrix, k: int) -> Ranking:
         """Return the k most frequent labels, the same for every row; ties by label index."""
         counts = self.counts_
         best = np.lexsort((np.arange(counts.size), -counts))[:k]

@@ -43,7 +43,8 @@ class TrainingData(LabeledData):
     ----------
     X : the features as they were given
     Y : canonical CSR matrix of ones, (n_samples, n_labels)
-    normalize : whether `features` has L2-normalized rows
+    normalize : whether `features` has L2-normalized rows, each part on its own
+    dense_weight : factor of the dense part of `features`
     label_names, feature_names : names of labels and features, arrays of strings, or None
     store : the store that X and Y are mapped from; such rows are pickled as its path and digest
     """
@@ -51,40 +52,60 @@ class TrainingData(LabeledData):
     X: Features
     Y: sp.csr_matrix
     normalize: bool = False
+    dense_weight: float = 1.0
     label_names: Names | None = field(default=None, kw_only=True)
     feature_names: Names | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
-    def check(cls, X: Any, Y: Any, *, normalize: bool = False, n_features: int | None = None) -> TrainingData:
+    def check(cls, X: Any, Y: Any, *, normalize: bool = False, dense_weight: float = 1.0) -> TrainingData:
         """Validate matrices, data frames or lists of label names, without copies where possible."""
         X, feature_names = open_features(X)
         Y, label_names = open_labels(Y)
-        features = Features.check(X, n_features)
+        features = Features.check(X)
         Y = check_Y(Y, features.shape[0])
-        return cls(features, Y, normalize, label_names=label_names, feature_names=feature_names)
+        return cls(features, Y, normalize, dense_weight, label_names=label_names, feature_names=feature_names)
 
     @classmethod
-    def of(cls, dataset: Dataset, *, normalize: bool = False) -> TrainingData:
-        """Return the rows of a data set, which were validated when it was made."""
+    def of(cls, dataset: Dataset, *, normalize: bool = False, dense_weight: float = 1.0) -> TrainingData:
+        """Return the rows of a data set, which were validated when it was made.
+
+        Names are those of sparse features: they are left out if there are dense ones, too.
+        """
         return cls(
             dataset.features,
             dataset.Y,
             normalize,
+            dense_weight,
             label_names=as_names(dataset.label_names),
-            feature_names=as_names(dataset.feature_names),
+            feature_names=None if dataset.n_dense else as_names(dataset.feature_names),
             store=Stored.of(dataset),
         )
 
     @classmethod
     def stored(
-        cls, path: str | os.PathLike[str], digest: str | None = None, *, normalize: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        digest: str | None = None,
+        *,
+        normalize: bool = False,
+        dense_weight: float = 1.0,
     ) -> TrainingData:
         """Open the rows of a store, memory-mapped; raise if its digest is another one."""
         dataset = open_store(path)
         if digest is not None and dataset.digest != digest:
             raise InputError(f"{path}: holds other data: digest {dataset.digest[:12]}, expected {digest[:12]}")
-        return cls.of(dataset, normalize=normalize)
+        return cls.of(dataset, normalize=normalize, dense_weight=dense_weight)
+
+    @property
+    def n_dense(self) -> int:
+        """The number of dense features."""
+        return self.X.n_dense
+
+    def in_parts(self, n_features: int, n_dense: int) -> TrainingData:
+        """Return the rows with the parts of a fitted model; raise InputError if X has other features."""
+        X = self.X.in_parts(n_features, n_dense)
+        return self if X is self.X else replace(self, X=X, store=None)
 
     def repeated(self, weights: Any) -> TrainingData:
         """Return the rows repeated by their integer weights; unchanged if weights is None."""
@@ -109,18 +130,18 @@ class TrainingData(LabeledData):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.store is not None and type(self) is TrainingData:
-            return _stored, (*self.store, self.normalize)
+            return _stored, (*self.store, self.normalize, self.dense_weight)
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
     @cached_property
     def features(self) -> Features:
-        """X, with L2-normalized rows if `normalize` is set; a family takes the part that its kernels read."""
-        return self.X.normalized() if self.normalize else self.X
+        """X as the model uses it, normalized and weighted; a family takes the parts that its kernels read."""
+        return self.X.scaled(self.normalize, self.dense_weight)
 
 
-def _stored(path: str, digest: str, normalize: bool) -> TrainingData:
+def _stored(path: str, digest: str, normalize: bool, dense_weight: float) -> TrainingData:
     """Unpickle rows from the path of their store."""
-    return TrainingData.stored(path, digest, normalize=normalize)
+    return TrainingData.stored(path, digest, normalize=normalize, dense_weight=dense_weight)
 
 
 def _made(cls: type[TrainingData], values: dict[str, Any]) -> TrainingData:

@@ -9,7 +9,6 @@ import numpy as np
 from unmissed.errors import InputError
 from unmissed.models.base import Certificate
 from unmissed.runs.run import Run
-from unmissed.runs.run_folder import VERSION
 
 WORST = 5  # number of problems listed with the largest gaps
 
@@ -27,10 +26,11 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
     counts = run.label_counts
     return {
         "run": str(run.folder),
-        "format": VERSION,
+        "format": run.manifest.version,
         "recipe": run.recipe.to_json(),
         "n_labels": run.n_labels,
         "n_features": run.n_features,
+        "n_dense": run.n_dense,
         "labels_without_positives": None if counts is None else int(np.count_nonzero(counts == 0)),
         "model": run.model.metadata(),
         "n_pieces": len(run.model.pieces_.listed()),
@@ -79,10 +79,9 @@ def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:
 
 def draw(run: Run) -> str:
     """Return a text drawing of the run's model, with label and feature names."""
-    features = run.feature_names
 
     def feature_name(feature: int) -> str:
-        return features[feature] if features else f"feature {feature}"
+        return run.feature_name(feature) or f"feature {feature}"
 
     _check_ability(run, "draw", "be drawn; only label trees can")
     return str(run.model.draw(run.name_of, feature_name))
@@ -92,9 +91,8 @@ def strongest_features(run: Run, label: int, top: int = 20) -> list[Feature]:
     """Return the `top` features of largest absolute weight, in falling order; ties by feature index."""
     _check_ability(run, "explain", "list the features that contribute to a label")
     found = run.model.explain(label).strongest(top)
-    names = run.feature_names
     return [
-        Feature(int(feature), names[int(feature)] if names else None, float(weight))
+        Feature(int(feature), run.feature_name(int(feature)), float(weight))
         for feature, weight in zip(found.features, found.weights, strict=True)
     ]
 

@@ -82,7 +82,7 @@ def predict_parts(
     The ranking is identical to that of `predict`, bit for bit. An interrupted prediction resumes.
     """
     dataset = open_store(store)
-    check_features(run, store, dataset.n_features, dataset.feature_names)
+    check_features(run, store, dataset.features, dataset.feature_names)
     rows = TrainingData.of(dataset)
     seal = _seal(run)
     k = check_k(k, rows.n_samples, run.n_labels)

@@ -51,7 +51,8 @@ class ProblemSizes:
     @classmethod
     def of(cls, dataset: Dataset) -> ProblemSizes:
         """Return the sizes of a data set."""
-        return cls(dataset.n_samples, dataset.n_features, dataset.n_labels, int(dataset.X.nnz), int(dataset.Y.nnz))
+        n_values = int(dataset.X.nnz) + dataset.n_samples * dataset.n_dense
+        return cls(dataset.n_samples, dataset.n_features, dataset.n_labels, n_values, int(dataset.Y.nnz))
 
 
 @dataclass(frozen=True)

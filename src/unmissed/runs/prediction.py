@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from unmissed.data import Columns
+from unmissed.data.dense_part import check_number_of_rows, read_dense
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, no_data
 from unmissed.data.readers.reader import DocumentReader, ReadOptions
@@ -28,16 +33,49 @@ from unmissed.settings import SETTINGS
 _OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
 
 
+@dataclass(frozen=True)
+class TextsWithDense:
+    """Texts, read lazily, and the dense features of all of them.
+
+    Parameters
+    ----------
+    texts : the texts
+    dense : their dense features, (n_texts, n_dense)
+    names : how messages call the file of the dense features, and the source of the texts
+    """
+
+    texts: Iterator[str] | TextLines
+    dense: npt.NDArray[Any]
+    names: tuple[str, str]
+
+    def batches(self, batch: int) -> Iterator[tuple[list[str], npt.NDArray[Any]]]:
+        """Yield batches of texts with their dense features; raise InputError unless there is one row per text."""
+        first, parts = 0, _text_batches(self.texts, batch)
+        for texts in parts:
+            last = first + len(texts)
+            if last > self.dense.shape[0]:
+                last += sum(map(len, parts))
+                break
+            yield texts, self.dense[first:last]
+            first = last
+        else:
+            last = first
+        check_number_of_rows(self.dense, self.names[0], last, self.names[1])
+
+
 def read_rows(
     run: Run,
     path: str | os.PathLike[str],
     *,
+    dense: str | os.PathLike[str] | None = None,
     columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
     progress: Progress = silent,
 ) -> tuple[Any, list[str]]:
     """Return the rows to rank, texts or `Features`, and their ids; labels are not needed.
+
+    `dense` is a `.npy` file with the dense features of the rows; texts are then `TextsWithDense`.
 
     Texts are read lazily: the list of ids is complete when all rows have been read, and empty unless every row has an
     id. Texts come from JSON lines, tables and other text formats. For a run that was trained on text they also come
@@ -47,24 +85,40 @@ def read_rows(
     options = ReadOptions(header, one_based, columns or Columns())
     if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
         raise no_data(path, "to rank one text, use --text TEXT")
+    part = None if dense is None else read_dense(dense)
+    names = str(dense), "standard input" if str(path) == STANDARD_INPUT else str(path)
     if _is_plain_text(run, path):
-        return TextLines(path, most=SETTINGS.ranked_rows, encoding=options.columns.encoding, progress=progress), []
+        lines = TextLines(path, most=SETTINGS.ranked_rows, encoding=options.columns.encoding, progress=progress)
+        return (lines if part is None else TextsWithDense(lines, part, names)), []
     reader = find_reader(path, labels=False)
     if isinstance(reader, DocumentReader):
         if run.text is None:
             raise InputError(f"{path}: holds texts, but {run.folder} was not trained on text")
-        return Documents(path, options).texts_and_ids(progress)
-    X, names = reader.read_features(path, options, progress=progress)
-    if not header and X.shape[1] < run.n_features:  # without a header, trailing features may not occur
-        X = assemble(X.data, X.indices, X.indptr, (X.shape[0], run.n_features))
-    check_features(run, path, X.shape[1], names)
-    return Features(X), []
+        texts, ids = Documents(path, options).texts_and_ids(progress)
+        return (texts if part is None else TextsWithDense(texts, part, names)), ids
+    X, feature_names = reader.read_features(path, options, progress=progress)
+    sparse = X.sparse
+    if sparse is not None and not header and sparse.shape[1] < run.n_sparse:  # trailing features may not occur
+        sparse = assemble(sparse.data, sparse.indices, sparse.indptr, (X.shape[0], run.n_sparse))
+    if part is not None:
+        if X.n_dense:
+            raise InputError(f"{path}: has {X.n_dense} dense features already; give no others")
+        check_number_of_rows(part, names[0], X.shape[0], str(path))
+        part = part.astype(np.float32, copy=False)
+    rows = Features(sparse, X.dense if part is None else part, trusted=True)
+    check_features(run, path, rows, feature_names)
+    return rows, []
 
 
-def check_features(run: Run, path: str | os.PathLike[str], n_features: int, names: list[str] | None) -> None:
+def check_features(run: Run, path: str | os.PathLike[str], rows: Features, names: list[str] | None) -> None:
     """Raise unless the features are those that the run was trained on."""
-    if n_features != run.n_features:
-        raise InputError(f"{path}: has {n_features} features; {run.folder} was trained on {run.n_features}")
+    if rows.n_dense != run.n_dense and (rows.is_mixed or (run.n_sparse and run.n_dense)):
+        advice = "; give them (--dense)" if not rows.n_dense else ""
+        raise InputError(
+            f"{path}: has {rows.n_dense} dense features; {run.folder} was trained on {run.n_dense}{advice}"
+        )
+    if rows.shape[1] != run.n_features:
+        raise InputError(f"{path}: has {rows.shape[1]} features; {run.folder} was trained on {run.n_features}")
     if names is not None and run.feature_names is not None and names != run.feature_names:
         raise InputError(f"{path}: its features have other names than those that {run.folder} was trained on")
 
@@ -93,16 +147,16 @@ def predict(
 ) -> Ranking:
     """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
-    `rows` is a matrix, a list of texts, an iterator of texts or `TextLines`; the last two report progress themselves.
+    `rows` is a matrix, a list of texts, an iterator of texts, `TextLines` or `TextsWithDense`; the last three report
+    progress themselves.
     `params` are other values of prediction parameters, as in `Model.rank`. `batch` is the number of rows per batch.
     Texts without a known word get no labels, as in `Run.rank`. A matrix is validated once, not batch by batch.
     """
     params, batch = params or {}, batch or SETTINGS.ranked_rows
-    if isinstance(rows, Iterator | TextLines):
+    if isinstance(rows, Iterator | TextLines | TextsWithDense):
         k = check_k(k, 1, run.n_labels)
-        return Ranking.join([run.rank(texts, k, **params) for texts in _batches(rows, batch)], k).of_names(
-            run.label_names
-        )
+        parts = [run.rank(texts, k, dense=dense, **params) for texts, dense in _batches(rows, batch)]
+        return Ranking.join(parts, k).of_names(run.label_names)
     if not is_texts(rows):
         rows = run.model.check_features(rows)
     n_samples = len(rows) if isinstance(rows, Sequence) else int(rows.shape[0])
@@ -172,7 +226,17 @@ def _is_plain_text(run: Run, path: str | os.PathLike[str]) -> bool:
     return not is_xmc and not holds_text(path)
 
 
-def _batches(rows: Iterator[str] | TextLines, batch: int) -> Iterator[list[str]]:
+def _batches(
+    rows: Iterator[str] | TextLines | TextsWithDense, batch: int
+) -> Iterator[tuple[list[str], npt.NDArray[Any] | None]]:
+    """Yield batches of texts with their dense features, None if they have none."""
+    if isinstance(rows, TextsWithDense):
+        yield from rows.batches(batch)
+    else:
+        yield from ((texts, None) for texts in _text_batches(rows, batch))
+
+
+def _text_batches(rows: Iterator[str] | TextLines, batch: int) -> Iterator[list[str]]:
     if isinstance(rows, TextLines):
         yield from rows
         return

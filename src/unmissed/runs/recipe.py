@@ -10,7 +10,7 @@ from typing import Any
 from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.method_registry import COMPOSITES, as_models, find_model, make_model, method_of
-from unmissed.models.parameters import Parameter, parameters_of
+from unmissed.models.parameters import DENSE_WEIGHT, Parameter, parameters_of
 from unmissed.propensity import Propensity, as_propensity, describe, from_description
 
 
@@ -31,10 +31,17 @@ class Recipe:
     text: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, model: Model, text: Mapping[str, Any] | None = None) -> Recipe:
-        """Return the recipe of a model, whose `random_state` is an integer (see `seeded`)."""
+    def of(cls, model: Model, text: Mapping[str, Any] | None = None, *, has_dense: bool = False) -> Recipe:
+        """Return the recipe of a model, whose `random_state` is an integer (see `seeded`).
+
+        The weight of the dense part belongs to it only if the data has a dense part.
+        """
         values = model.get_params(deep=False)
-        params = {one.name: _written(one, values[one.name]) for one in parameters_of(type(model)) if one.changes_result}
+        params = {
+            one.name: _written(one, values[one.name])
+            for one in parameters_of(type(model))
+            if one.changes_result and (has_dense or one.name != DENSE_WEIGHT)
+        }
         return cls(method_of(model), params, None if text is None else dict(text))
 
     def to_json(self) -> dict[str, Any]:
@@ -97,7 +104,7 @@ def _written(parameter: Parameter, value: Any) -> Any:
     if parameter.is_propensity:
         return describe(as_propensity(value))
     if parameter.holds_models:
-        recipes = [Recipe.of(one) for one in as_models(name, value)]
+        recipes = [Recipe.of(one, has_dense=True) for one in as_models(name, value)]
         return [{"method": one.method, "params": one.params} for one in recipes]
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's numbers
         value = value.item()

@@ -94,6 +94,16 @@ class Run:
         return self.manifest.n_features
 
     @property
+    def n_dense(self) -> int:
+        """The number of dense features, the last ones."""
+        return self.manifest.n_dense
+
+    @property
+    def n_sparse(self) -> int:
+        """The number of sparse features, the first ones."""
+        return self.n_features - self.n_dense
+
+    @property
     def n_labels(self) -> int:
         """The number of trained labels."""
         return sum(part.n_labels for part in self.parts)
@@ -166,7 +176,7 @@ class Run:
         try:
             params = self.recipe.constructor_params()
             self._check_sizes()
-            return cls.open(params, pieces, self.n_features, self.n_labels, self._counts)
+            return cls.open(params, pieces, self.n_features, self.n_labels, self._counts, self.n_dense)
         except InputError as error:
             if str(self.folder) in str(error):
                 raise
@@ -179,7 +189,7 @@ class Run:
             return None
         metadata, arrays = self._text_archive
         text = TextFeatures.from_arrays(metadata.get("options", {}), arrays, str(self.folder.text))
-        self._check_number("terms", text.terms_, self.n_features)
+        self._check_number("terms", text.terms_, self.n_sparse)
         return text
 
     @cached_property
@@ -200,14 +210,20 @@ class Run:
 
     @cached_property
     def feature_names(self) -> list[str] | None:
-        """The names of the features; None if they have none."""
+        """The names of the sparse features; None if they have none."""
         if self.text is not None:
             return self.text.terms_
         if self._feature_arrays is None:
             return None
         names = unpack_names("feature_names", self._feature_arrays)
-        self._check_number("feature names", names, self.n_features)
+        self._check_number("feature names", names, self.n_sparse)
         return names
+
+    def feature_name(self, feature: int) -> str | None:
+        """Return the name of a feature: that of a sparse one, or `dense 0`, `dense 1`, ...; None if it has none."""
+        if feature >= self.n_sparse:
+            return f"dense {feature - self.n_sparse}"
+        return self.feature_names[feature] if self.feature_names else None
 
     @property
     def _counts(self) -> Counts | None:
@@ -231,51 +247,64 @@ class Run:
         """Return an empty data set with the columns of the training set, for `load(path, like=...)`."""
         nothing, begin = np.zeros(0, np.float32), np.zeros(1, np.int32)
         return Dataset(
-            assemble(nothing, np.zeros(0, np.int32), begin, (0, self.n_features)),
+            assemble(nothing, np.zeros(0, np.int32), begin, (0, self.n_sparse)),
             assemble(nothing, np.zeros(0, np.int32), begin, (0, self.n_labels)),
             label_names=self.label_names,
             feature_names=self.feature_names,
             label_titles=self.label_titles,
             text=self.text,
             trusted=True,
+            dense=np.zeros((0, self.n_dense), np.float32) if self.n_dense else None,
         )
 
-    def rank(self, rows: Any, k: int = 5, **params: Any) -> Ranking:
+    def rank(self, rows: Any, k: int = 5, *, dense: npt.ArrayLike | None = None, **params: Any) -> Ranking:
         """Return the k highest-scoring labels of each row; `rows` is a matrix, a text, or several texts.
+
+        `dense` has the dense features of the rows, if the run was trained on such; for one text it may be one line.
+        Rows given as `Features` have their own. `params` are other values of prediction parameters, as in `Model.rank`.
 
         A text without a known word gets no labels; `no_known_words` of the ranking is true for it. A word is known if
         its IDF weight is above 0: it is in the vocabulary, but not in every training text. Rows of a matrix are ranked
-        even if they are zero. `params` are other values of prediction parameters, as in `Model.rank`.
+        even if they are zero, and texts with dense features even if they have no known word.
         """
-        features = self.features_of(rows)
+        features = self.features_of(rows, dense)
         return _only_known(self.model.rank(features, k, **params), rows, features)
 
     @overload
     def suggest(  # type: ignore[overload-overlap]  # a str is an Iterable[str] too
-        self, text: str, k: int = 5, *, threshold: float | None = None
+        self, text: str, k: int = 5, *, threshold: float | None = None, dense: npt.ArrayLike | None = None
     ) -> Suggestions: ...
 
     @overload
-    def suggest(self, text: Iterable[str], k: int = 5, *, threshold: float | None = None) -> list[Suggestions]: ...
+    def suggest(
+        self, text: Iterable[str], k: int = 5, *, threshold: float | None = None, dense: npt.ArrayLike | None = None
+    ) -> list[Suggestions]: ...
 
     def suggest(
-        self, text: str | Iterable[str], k: int = 5, *, threshold: float | None = None
+        self,
+        text: str | Iterable[str],
+        k: int = 5,
+        *,
+        threshold: float | None = None,
+        dense: npt.ArrayLike | None = None,
     ) -> Suggestions | list[Suggestions]:
         """Return titles (or names) and scores of the k highest-scoring labels of a text, in falling order.
 
         Several texts give one such list per text. `threshold` keeps labels whose score is at least that; scores are
         not probabilities: those of linear methods are margins. A text without a known word gets an empty list, whose
-        `no_known_words` is true.
+        `no_known_words` is true. `dense` has the dense features of the texts, as in `rank`.
         """
         if not isinstance(text, str):
-            return self._suggest_each(list(text), k, threshold)
-        return self._suggest_each([text], k, threshold)[0]
+            return self._suggest_each(list(text), k, threshold, dense)
+        return self._suggest_each([text], k, threshold, dense)[0]
 
-    def _suggest_each(self, texts: list[str], k: int, threshold: float | None) -> list[Suggestions]:
+    def _suggest_each(
+        self, texts: list[str], k: int, threshold: float | None, dense: npt.ArrayLike | None
+    ) -> list[Suggestions]:
         wrong = next((position for position, one in enumerate(texts) if not isinstance(one, str)), None)
         if wrong is not None:
             raise InputError(f"suggest takes a text or several texts; text {wrong} is {type(texts[wrong]).__name__}")
-        best = self.rank(texts, k)
+        best = self.rank(texts, k, dense=dense)
         unknown = [False] * len(texts) if best.no_known_words is None else best.no_known_words.tolist()
         return [
             Suggestions(
@@ -289,15 +318,30 @@ class Run:
             for labels, scores, without in zip(best.labels.tolist(), best.scores.tolist(), unknown, strict=True)
         ]
 
-    def features_of(self, rows: Any) -> Any:
-        """Return the `Features` of texts; a matrix is returned as it is."""
+    def features_of(self, rows: Any, dense: npt.ArrayLike | None = None) -> Any:
+        """Return the `Features` of texts, or of a matrix with dense features; any other matrix is returned as it is."""
         if isinstance(rows, str):
             rows = [rows]
         if not is_texts(rows):
-            return rows
+            return rows if dense is None else self._with_dense(Features.check(rows), dense)
         if self.text is None:
             raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
-        return Features(self.text.transform(rows))
+        return self._with_dense(Features(self.text.transform(rows), trusted=True), dense)
+
+    def _with_dense(self, rows: Features, dense: npt.ArrayLike | None) -> Features:
+        """Return rows with their dense part; raise InputError if the run needs one that is missing."""
+        if dense is None:
+            if self.n_dense:
+                raise InputError(
+                    f"{self.folder}: was trained on {self.n_dense} dense features, too; give them with the texts "
+                    "(dense=E, --dense E.npy)"
+                )
+            return rows
+        if rows.n_dense:
+            raise InputError(f"the rows have {rows.n_dense} dense features already; leave out dense")
+        lines = np.asarray(dense)
+        part = Features.check(lines[None] if lines.ndim == 1 and rows.shape[0] == 1 else lines).dense
+        return Features(rows.sparse, part, trusted=True)
 
     def label(self, name_or_number: str | int) -> int:
         """Return the index of a label, given by its name, title or number."""
@@ -349,8 +393,8 @@ class Run:
             position, kind, array = self.folder.text, TEXT_KIND, "idf"
         if position.exists():
             found = open_archive(position, kind, names=(array,))[1].get(array)
-            if found is None or found.size != self.n_features:
-                raise InputError(f"{position}: does not name {self.n_features} features; the run is damaged")
+            if found is None or found.size != self.n_sparse:
+                raise InputError(f"{position}: does not name {self.n_sparse} features; the run is damaged")
 
     def _check_number(self, what: str, names: list[str] | None, expected: int) -> None:
         if names is not None and len(names) != expected:
@@ -373,7 +417,9 @@ def is_texts(rows: Any) -> bool:
 
 def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
     """Return the ranking without labels for texts that have no features; unchanged for a matrix."""
-    return ranking if features is rows else ranking.without_known_words(np.diff(features.csr.indptr) == 0)
+    if features is rows or features.n_dense:
+        return ranking
+    return ranking.without_known_words(np.diff(features.sparse.indptr) == 0)
 
 
 def _identity_of(folder: Path | int) -> tuple[int, int] | None:

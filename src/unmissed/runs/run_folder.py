@@ -30,6 +30,8 @@ KIND = "run"
 LABELS_KIND = "labels of a run"
 FEATURES_KIND = "features of a run"
 VERSION = 1
+DENSE_VERSION = 2
+"""The version of a run whose features have a dense part."""
 _LOCK = ".lock"
 _MANIFEST_LOCK = ".manifest.lock"
 _TRAINING, _COMPLETE = "training", "complete"
@@ -97,6 +99,12 @@ class Manifest:
     recipe: Recipe
     n_features: int
     parts: list[RunPart]
+    n_dense: int = 0
+
+    @property
+    def version(self) -> int:
+        """The version of the format: programs that do not know a dense part refuse a run that has one."""
+        return DENSE_VERSION if self.n_dense else VERSION
 
     def with_last(self, part: RunPart) -> Manifest:
         """Return the manifest with its last part replaced."""
@@ -146,13 +154,17 @@ class RunFolder:
         """Return the manifest; with `verify`, raise if it has no checksum."""
         value = read_manifest(self.path, KIND)
         version = value.get("version")
-        if version != VERSION:
-            raise InputError(f"{self.path}: a run of version {version!r}; this program reads {VERSION}")
+        if version not in (VERSION, DENSE_VERSION):
+            known = f"{VERSION} and {DENSE_VERSION}"
+            raise InputError(f"{self.path}: a run of version {version!r}; this program reads {known}")
         try:
             if verify:
                 open_arrays(self.path, {"arrays": {}, **value}, verify=True)  # requires the checksum
             n_features = _count(value["n_features"], "n_features")
-            return Manifest(Recipe.from_json(value["recipe"]), n_features, _parts(value["parts"]))
+            n_dense = _count(value["n_dense"], "n_dense") if version == DENSE_VERSION else 0
+            if n_dense > n_features:
+                raise InputError(f"n_dense is {n_dense} of {n_features} features")
+            return Manifest(Recipe.from_json(value["recipe"]), n_features, _parts(value["parts"]), n_dense)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{self.path / MANIFEST}: damaged: {error}") from error
 
@@ -160,9 +172,10 @@ class RunFolder:
         """Write the manifest under a temporary name and rename it."""
         value = {
             "kind": KIND,
-            "version": VERSION,
+            "version": manifest.version,
             "recipe": manifest.recipe.to_json(),
             "n_features": manifest.n_features,
+            **({"n_dense": manifest.n_dense} if manifest.n_dense else {}),
             "parts": [asdict(part) for part in manifest.parts],
         }
         write_manifest(self.path, value)

@@ -25,7 +25,7 @@ from unmissed.progress import Progress, silent
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, RunFolder, RunPart, Source, versions
-from unmissed.runs.training_sources import DatasetOrPath, join, read_old_rows
+from unmissed.runs.training_sources import DatasetOrPath, check_parts, join, read_old_rows
 
 
 def train(
@@ -60,7 +60,8 @@ def train(
     folder = RunFolder(path)
     is_new = folder.is_new()  # raises for a folder that is not a run, before anything is written
     model = seeded(model, None if is_new else folder.read().recipe.params.get("random_state"))
-    recipe = Recipe.of(model, None if dataset.text is None else dataset.text.options)
+    text = None if dataset.text is None else dataset.text.options
+    recipe = Recipe.of(model, text, has_dense=dataset.n_dense > 0)
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     check_dataset(dataset)
@@ -70,7 +71,7 @@ def train(
         part = RunPart(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=known)
         with _manifest_lock(folder, partition):
             if folder.is_new():
-                folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())]))
+                folder.write(Manifest(recipe, dataset.n_features, [part.joined_by(versions())], dataset.n_dense))
             part = _resume(folder, recipe, part)
         if part.is_complete:
             return Run(path)
@@ -132,10 +133,10 @@ def extend(
         model = run.model.with_jobs(n_jobs)
         if not hasattr(model, "fit_labels"):
             raise InputError(f"{type(model).__name__} cannot add labels; train it again on all labels")
-        rows = model.check_rows(fresh, n_features=run.n_features)
+        rows = model.check_rows(fresh, like_fitted=True)
         part = RunPart(run.n_labels, fresh.n_labels, fresh.n_samples, fresh.digest, sources=[Source.of(dataset)])
         part = part.joined_by(versions())
-        before = Manifest(run.recipe, run.n_features, run.parts)
+        before = replace(run.manifest, parts=run.parts)
         if run.manifest == before:
             folder.write(replace(before, parts=[*run.parts, part]))
         part = _resume(folder, run.recipe, part)
@@ -170,7 +171,7 @@ def save(
     if label_counts is None and n_samples is None and hasattr(model, "n_samples_"):
         label_counts, n_samples = model.label_counts_, model.n_samples_
     trained = seeded(model, getattr(model, "random_state_", None))
-    recipe = Recipe.of(trained, None if text is None else text.options)
+    recipe = Recipe.of(trained, None if text is None else text.options, has_dense=model.n_dense_in_ > 0)
     folder = RunFolder(path)
     if not folder.is_new():
         raise InputError(f"{path}: exists already; remove it or choose another name")
@@ -183,12 +184,17 @@ def save(
         ("feature_names", feature_names),
     ):
         check_strings(what, strings)
-    for what, names in (("label_names", label_names), ("label_titles", label_titles), ("label_counts", counts)):
-        if names is not None and len(names) != model.n_labels_:
-            raise InputError(f"{what} has {len(names)} entries; expected {model.n_labels_}")
+    for what, names, expected in (
+        ("label_names", label_names, model.n_labels_),
+        ("label_titles", label_titles, model.n_labels_),
+        ("label_counts", counts, model.n_labels_),
+        ("feature_names", feature_names, model.n_features_in_ - model.n_dense_in_),
+    ):
+        if names is not None and len(names) != expected:
+            raise InputError(f"{what} has {len(names)} entries; expected {expected}")
     with folder.locked():
         part = RunPart(0, model.n_labels_, n_samples or 0, None).joined_by(versions())
-        folder.write(Manifest(recipe, model.n_features_in_, [part]))
+        folder.write(Manifest(recipe, model.n_features_in_, [part], model.n_dense_in_))
         _write_features(folder, text, feature_names)
         _write_labels(folder, 0, label_names, label_titles, counts)
         target = OnDisk(folder.work)
@@ -277,8 +283,7 @@ def was_extended_by(run: Run, dataset: Dataset) -> bool:
 
 def new_columns(run: Run, dataset: Dataset) -> list[int]:
     """Return the columns of the labels that the run does not have; raise if there are none."""
-    if dataset.n_features != run.n_features:
-        raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
+    check_parts(run, dataset)
     if run.label_names is not None and dataset.label_names is not None:
         known = index_names(run.label_names)
         columns = [label for label, name in enumerate(dataset.label_names) if find_name(known, name) < 0]
@@ -298,6 +303,7 @@ def _select_labels(dataset: Dataset, columns: Sequence[int]) -> Dataset:
     return Dataset(
         dataset.X,
         dataset.Y[:, list(columns)],
+        dense=dataset.dense,
         label_names=None if names is None else [names[label] for label in columns],
         label_titles=None if titles is None else [titles[label] for label in columns],
         feature_names=dataset.feature_names,

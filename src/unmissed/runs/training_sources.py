@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,7 @@ def join(run: Run, old: Sequence[Dataset], new: Dataset) -> JoinedRows:
         feature_names=run.feature_names,
         text=run.text,
         trusted=True,
+        dense=_joined_dense(every, kept) if run.n_dense else None,
     )
     return JoinedRows(dataset, sum(one.n_samples - len(rows) for one, rows in zip(every, kept, strict=True)))
 
@@ -98,8 +99,10 @@ def _read(run: Run, source: Source, progress: Progress) -> Dataset:
     if source.path is None:
         known = f"its digest is {source.digest[:12]}"
         raise InputError(f"{run.folder}: does not know where its training data is ({known}); {_USE_OLD_ROWS}")
-    if not all(position.exists() for position in files_of(source.path)):
-        raise InputError(f"{run.folder}: its training data is not where it was, {source.path}; {_USE_OLD_ROWS}")
+    files = [*files_of(source.path), *filter(None, [source.options.get("dense")])]
+    if not all(map(os.path.exists, files)):
+        where = ",".join(map(str, files))
+        raise InputError(f"{run.folder}: its training data is not where it was, {where}; {_USE_OLD_ROWS}")
     dataset = load_again(Origin(source.path, source.options), text=run.text, progress=progress)
     if dataset.digest != source.digest:
         raise InputError(
@@ -109,9 +112,17 @@ def _read(run: Run, source: Source, progress: Progress) -> Dataset:
     return dataset
 
 
-def _check_features(run: Run, dataset: Dataset) -> None:
+def check_parts(run: Run, dataset: Dataset) -> None:
+    """Raise InputError unless a data set has as many sparse and dense features as a run."""
+    if dataset.n_dense != run.n_dense:
+        advice = "; give them (--dense)" if not dataset.n_dense else ""
+        raise InputError(f"the data has {dataset.n_dense} dense features; the run has {run.n_dense}{advice}")
     if dataset.n_features != run.n_features:
         raise InputError(f"the data has {dataset.n_features} features; the run has {run.n_features}")
+
+
+def _check_features(run: Run, dataset: Dataset) -> None:
+    check_parts(run, dataset)
     if dataset.feature_names and run.feature_names and dataset.feature_names != run.feature_names:
         raise InputError(f"the features of the data have other names than those of {run.folder}")
 
@@ -154,11 +165,19 @@ def _latest(datasets: Sequence[Dataset]) -> list[npt.NDArray[np.int64]]:
     return kept[::-1]
 
 
+def _joined_dense(every: Sequence[Dataset], kept: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[Any]:
+    """Return the dense parts of the rows that are kept."""
+    parts = [one.dense[rows] for one, rows in zip(every, kept, strict=True) if one.dense is not None]
+    return np.concatenate(parts)
+
+
 def _row_digests(dataset: Dataset) -> Iterator[bytes]:
-    """Yield a digest of the features of each row; b"" for an empty row."""
-    X = dataset.X
+    """Yield a digest of the features of each row; b"" for an empty row without a dense part."""
+    X, dense = dataset.X, dataset.dense
     indices, values = X.indices.astype("<i4", copy=False), X.data.astype("<f4", copy=False)
     pointers = X.indptr.tolist()
-    for begin, end in pairwise(pointers):
+    for number, (begin, end) in enumerate(pairwise(pointers)):
         row = indices[begin:end].tobytes() + values[begin:end].tobytes()
+        if dense is not None:
+            row += dense[number].astype("<f4").tobytes()
         yield hashlib.blake2b(row, digest_size=16).digest() if row else b""

@@ -71,7 +71,10 @@ def test_targets_are_refused_before_anything_is_read(tmp_path):
     for name in ("a.txt", "store"):
         with pytest.raises(InputError, match=f"{name}: exists already"):
             find_writer(tmp_path / name)
-    with pytest.raises(InputError, match=r"cannot write \.csv; expected a folder \(store\), 'X\.npz,Y\.npz', \.jsonl"):
+    with pytest.raises(
+        InputError,
+        match=r"cannot write \.csv; expected a folder \(store\), 'X\.npz,Y\.npz', 'X\.npz,E\.npy,Y\.npz', \.jsonl",
+    ):
         find_writer(tmp_path / "a.csv")
 
 

@@ -22,7 +22,9 @@ class ListedFormat(NamedTuple):
 _HERE = "unmissed.data.readers"
 LISTED = {
     "store": ListedFormat(f"{_HERE}.store_folder:Store", "a store folder", "a folder (store)"),
-    "npz": ListedFormat(f"{_HERE}.npz:NpzPair", "'X.npz,Y.npz'", "'X.npz,Y.npz'"),
+    "npz": ListedFormat(
+        f"{_HERE}.npz:NumpyFiles", "'X.npz,Y.npz', 'X.npz,E.npy,Y.npz'", "'X.npz,Y.npz', 'X.npz,E.npy,Y.npz'"
+    ),
     "frame": ListedFormat(f"{_HERE}.data_frame:DataFrame"),
     "folder": ListedFormat(f"{_HERE}.text_folder:TextFolder", "a folder of texts with NAME.tags files"),
     "json": ListedFormat(f"{_HERE}.json_lines:JsonLines", ".jsonl", ".jsonl"),

@@ -1,18 +1,21 @@
-"""Reader and writer of a pair of scipy's `.npz` files, given as one path: `X.npz,Y.npz`."""
+"""Reader and writer of scipy's and numpy's files, given as one path: `X.npz,Y.npz` or `X.npz,E.npy,Y.npz`."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from scipy import sparse
 
 from unmissed.data.dataset import Dataset
+from unmissed.data.dense_part import read_dense
 from unmissed.data.names import read_name_files, write_name_files
-from unmissed.data.readers.reader import DatasetWriter, MatrixReader, PathLike, ReadOptions, Source, suffix_of_file
+from unmissed.data.readers.reader import DatasetWriter, MatrixReader, PathLike, ReadOptions, Source
 from unmissed.data.streams import write_stream
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.files import read_npz, reading
 from unmissed.matrices import check_claims, check_X, restore
 from unmissed.progress import Progress, silent
@@ -20,24 +23,56 @@ from unmissed.progress import Progress, silent
 _MEMBERS = ("format", "shape", "data", "indices", "indptr", "offsets", "row", "col")
 
 
-class NpzPair(MatrixReader, DatasetWriter):
-    """Reads and writes X and Y as scipy's `.npz` files, with names in `features.txt` and `labels.txt` next to them."""
+class MatrixFiles(NamedTuple):
+    """The files of a path: sparse features (X.npz), dense features (E.npy) and labels (Y.npz); None if left out."""
 
-    name = "a pair of .npz files"
+    sparse: Path | None
+    dense: Path | None
+    labels: Path | None
+
+    @classmethod
+    def of(cls, path: PathLike, *, labels: bool = True) -> MatrixFiles | None:
+        """Return the files that a path names; None if it names none, or no labels although `labels` is set."""
+        files = [Path(part.strip()) for part in os.fspath(path).split(",")]
+        kinds = ",".join(one.suffix.lower() for one in files)
+        if kinds in (".npz,.npz", ".npz,.npy,.npz", ".npy,.npz"):
+            *features, truth = files
+        elif not labels and (kinds == ".npz,.npy" or (kinds in (".npz", ".npy") and files[0].is_file())):
+            features, truth = files, None
+        else:
+            return None
+        by_suffix = {one.suffix.lower(): one for one in features}
+        return cls(by_suffix.get(".npz"), by_suffix.get(".npy"), truth)
+
+    @property
+    def given(self) -> tuple[Path, ...]:
+        """The files that are named, in their order."""
+        return tuple(one for one in self if one is not None)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.given))
+
+
+class NumpyFiles(MatrixReader, DatasetWriter):
+    """Reads and writes X and Y as scipy's `.npz` files, the dense part of X as a `.npy` file.
+
+    Names are in `features.txt` and `labels.txt` next to the files.
+    """
+
+    name = ".npz and .npy files"
+    writes_dense = True
 
     def sniff(self, source: Source, *, labels: bool = True) -> bool:
-        """Return whether a path names a pair; with `labels=False`, one file of features is accepted, too."""
-        if not isinstance(source, str | os.PathLike):
-            return False
-        return self.writes(source) or (not labels and suffix_of_file(source) == ".npz")
+        """Return whether a path names such files; with `labels=False`, those of features are enough."""
+        return isinstance(source, str | os.PathLike) and MatrixFiles.of(source, labels=labels) is not None
 
     def writes(self, path: PathLike) -> bool:
-        """Return whether a path names a pair."""
-        return split_pair(path) is not None
+        """Return whether a path names files of features and labels."""
+        return MatrixFiles.of(path) is not None
 
     def files(self, path: PathLike) -> tuple[Path, ...]:
-        """Return the two files."""
-        return split_pair(path) or (Path(path),)
+        """Return the files."""
+        return _files(path).given
 
     def read(
         self,
@@ -48,43 +83,74 @@ class NpzPair(MatrixReader, DatasetWriter):
         n_labels: int | None = None,
         progress: Progress = silent,
     ) -> Dataset:
-        """Read X, Y and their names."""
-        pair, form = self.files(path), options.columns.unicode_normalization
-        X, Y = map(read_matrix, pair)
+        """Read both parts of the features, Y and their names."""
+        files, form = _files(path), options.columns.unicode_normalization
+        X: Any = None if files.sparse is None else read_matrix(files.sparse)
+        assert files.labels is not None  # `sniff` asks for labels
+        Y = read_matrix(files.labels)
+        dense = None if files.dense is None else read_dense(files.dense)
         try:
             return Dataset(
                 X,
                 Y,
-                label_names=read_name_files(pair[1], "labels.txt", Y.shape[1], form),
-                feature_names=read_name_files(pair[0], "features.txt", X.shape[1], form),
+                label_names=read_name_files(files.labels, "labels.txt", Y.shape[1], form),
+                feature_names=None
+                if files.sparse is None
+                else read_name_files(files.sparse, "features.txt", X.shape[1], form),
+                dense=dense,
             )
         except InputError as error:
-            raise InputError(f"{pair[0]},{pair[1]}: {error}") from error
+            raise InputError(f"{files}: {error}") from error
 
     def read_features(
         self, path: PathLike, options: ReadOptions, *, progress: Progress = silent
-    ) -> tuple[sparse.csr_matrix, list[str] | None]:
-        """Read X of a pair, or the only file that is given."""
-        if split_pair(path) is None:
-            return check_X(read_matrix(path)), None
-        return super().read_features(path, options, progress=progress)
+    ) -> tuple[Features, list[str] | None]:
+        """Read the features; labels are not required."""
+        files = _files(path)
+        if files.labels is not None:
+            return super().read_features(path, options, progress=progress)
+        try:
+            return Features(
+                None if files.sparse is None else check_X(read_matrix(files.sparse)),
+                None if files.dense is None else read_dense(files.dense).astype(np.float32, copy=False),
+                trusted=True,
+            ), None
+        except InputError as error:
+            raise InputError(f"{files}: {error}") from error
 
     def write(self, dataset: Dataset, path: PathLike, progress: Progress = silent) -> None:
-        """Write X, Y and their names; existing files must hold the same bytes."""
-        pair = self.files(path)
-        write_name_files(pair[1], "labels.txt", dataset.label_names)
-        write_name_files(pair[0], "features.txt", dataset.feature_names)
-        for matrix, file in zip((dataset.X, dataset.Y), pair, strict=True):
-            with write_stream(file, keep_same=True) as stream:
-                sparse.save_npz(stream, matrix)
+        """Write both parts of the features, Y and their names; existing files must hold the same bytes."""
+        files = _files(path)
+        _check_parts(dataset, files)
+        assert files.labels is not None  # `writes` asks for labels
+        write_name_files(files.labels, "labels.txt", dataset.label_names)
+        if files.sparse is not None:
+            write_name_files(files.sparse, "features.txt", dataset.feature_names)
+        for matrix, file in ((dataset.X, files.sparse), (dataset.Y, files.labels)):
+            if file is not None:
+                with write_stream(file, keep_same=True) as stream:
+                    sparse.save_npz(stream, matrix)
+        if files.dense is not None:
+            with write_stream(files.dense, keep_same=True) as stream:
+                np.save(stream, dataset.dense, allow_pickle=False)  # type: ignore[arg-type]
 
 
-def split_pair(path: PathLike) -> tuple[Path, Path] | None:
-    """Return the two paths of `X.npz,Y.npz`, or None if this is not such a pair."""
-    parts = os.fspath(path).split(",")
-    if len(parts) == 2 and all(part.lower().endswith(".npz") for part in parts):
-        return Path(parts[0].strip()), Path(parts[1].strip())
-    return None
+def _files(path: PathLike) -> MatrixFiles:
+    files = MatrixFiles.of(path, labels=False)
+    assert files is not None  # `sniff` or `writes` said so
+    return files
+
+
+def _check_parts(dataset: Dataset, files: MatrixFiles) -> None:
+    """Raise InputError unless there is one file for each part of the features."""
+    if (files.dense is None) != (dataset.dense is None):
+        raise InputError(
+            f"{files}: the data has {dataset.n_dense} dense features; write them as 'X.npz,E.npy,Y.npz'"
+            if files.dense is None
+            else f"{files}: the data has no dense features; leave out {files.dense}"
+        )
+    if files.sparse is None and dataset.X.shape[1]:
+        raise InputError(f"{files}: the data has {dataset.X.shape[1]} sparse features; write 'X.npz,E.npy,Y.npz'")
 
 
 def read_matrix(path: PathLike) -> Any:

@@ -19,6 +19,7 @@ from unmissed.data.dataset import Dataset
 from unmissed.data.streams import bare_suffix, lines
 from unmissed.data.table_columns import Columns
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.progress import Progress, silent
 
 PathLike = str | os.PathLike[str]
@@ -113,10 +114,10 @@ class MatrixReader(Format):
 
     def read_features(
         self, path: PathLike, options: ReadOptions, *, progress: Progress = silent
-    ) -> tuple[sparse.csr_matrix, list[str] | None]:
-        """Return X and its feature names; labels are not required."""
+    ) -> tuple[Features, list[str] | None]:
+        """Return the features and the names of the sparse ones; labels are not required."""
         dataset = self.read(path, options, progress=progress)
-        return dataset.X, dataset.feature_names
+        return dataset.features, dataset.feature_names
 
 
 class Writer(Format):
@@ -142,9 +143,13 @@ class DocumentWriter(Writer):
 
 
 class DatasetWriter(Writer):
-    """A format to which data sets are written; `out_of_core` says that `convert_text` writes it in blocks."""
+    """A format to which data sets are written.
+
+    `out_of_core` says that `convert_text` writes it in blocks, `writes_dense` that it can hold a dense part.
+    """
 
     out_of_core: ClassVar[bool] = False
+    writes_dense: ClassVar[bool] = False
 
     @abstractmethod
     def write(self, dataset: Dataset, path: PathLike, progress: Progress = silent) -> None:

@@ -22,6 +22,7 @@ class Store(MatrixReader, DatasetWriter):
 
     name = "a store"
     out_of_core: ClassVar[bool] = True
+    writes_dense: ClassVar[bool] = True
 
     def sniff(self, source: Source, *, labels: bool = True) -> bool:
         """Return whether a source is a folder with a manifest."""

@@ -16,7 +16,17 @@ from unmissed.models.label_trees.label_clusters import (
 )
 from unmissed.models.label_trees.label_tree import Beam, LabelTree, LeafSize, Trees, TreeWeighting
 from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps
-from unmissed.models.parameters import Cost, Help, Jobs, Normalize, PropensityModel, Prune, RandomSeed, Tolerance
+from unmissed.models.parameters import (
+    Cost,
+    DenseWeight,
+    Help,
+    Jobs,
+    Normalize,
+    PropensityModel,
+    Prune,
+    RandomSeed,
+    Tolerance,
+)
 from unmissed.models.ranges import IntegerRange
 from unmissed.models.training_data import TrainingData
 
@@ -49,6 +59,7 @@ class Bonsai(LabelTree):
         prune: Prune = 0.01,
         max_sweeps: MaxSweeps = 100,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
     ) -> None:
@@ -63,6 +74,7 @@ class Bonsai(LabelTree):
             prune=prune,
             max_sweeps=max_sweeps,
             normalize=normalize,
+            dense_weight=dense_weight,
             n_jobs=n_jobs,
             random_state=random_state,
         )

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 from unmissed.execution import Once, Partition, Piece, Pieces, Work
 from unmissed.models.base import Certificate, Model
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.label_trees.beam_search import BeamSearch
 from unmissed.models.label_trees.label_clusters import LabelClusters, LabelRepresentations
 from unmissed.models.label_trees.node_kernels import list_positives, list_rows
@@ -24,6 +25,7 @@ from unmissed.models.label_trees.tree_file import SearchTree, clusters_piece, no
 from unmissed.models.parameters import (
     WEIGHTING,
     Cost,
+    DenseWeight,
     Group,
     Help,
     Jobs,
@@ -200,6 +202,7 @@ class LabelTree(Model):
     """
 
     unit: ClassVar[str] = "classifiers"
+    dense_support: ClassVar[DenseSupport] = DenseSupport.CONVERTED
     trees_: list[SearchTree]
     beam_search_: Once[BeamSearch]
 
@@ -216,6 +219,7 @@ class LabelTree(Model):
         prune: Prune = 0.1,
         max_sweeps: MaxSweeps = 100,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
     ) -> None:
@@ -229,6 +233,7 @@ class LabelTree(Model):
         self.prune = prune
         self.max_sweeps = max_sweeps
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
 

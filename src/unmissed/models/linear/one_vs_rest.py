@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.label_blocks import label_key
 from unmissed.models.linear.design import LabelBlock, Solvable
 from unmissed.models.linear.linear_model import LinearModel, shard_piece
@@ -114,6 +115,7 @@ class BlockTask:
 class OneVsRest(LinearModel):
     """Base of one-vs-rest estimators, one task per block of labels; a subclass defines the solver and the costs."""
 
+    dense_support = DenseSupport.CONVERTED
     block_size: int
     C: float
 

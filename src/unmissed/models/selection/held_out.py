@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from unmissed.metrics import Evaluation, evaluate, merge
 from unmissed.models.base import Model
+from unmissed.models.parameters import DENSE_WEIGHT
 from unmissed.models.selection.goal import Goal
 from unmissed.models.training_data import TrainingData
 from unmissed.propensity import FromTable, PropensityLike, as_propensity
@@ -87,12 +88,14 @@ class HeldOut:
         self._order = rng.permutation(rows.n_samples)
         self._fold = np.empty(rows.n_samples, np.int64)
         self._fold[self._order] = np.arange(rows.n_samples) % chosen.n_folds
-        self._training: dict[tuple[int, int, bool], TrainingData] = {}
+        self._training: dict[tuple[int, int, bool, float], TrainingData] = {}
 
     @property
     def budget(self) -> float:
         """The budget of a search, in trainings on all rows."""
-        work = float(self.rows.X.csr.nnz) * len(self.labels)
+        X = self.rows.X
+        n_values = (0 if X.sparse is None else X.sparse.nnz) + (0 if X.dense is None else X.dense.size)
+        work = float(n_values) * len(self.labels)
         return max(self.sampling.budget, min(self.sampling.least_work / max(work, 1.0), _MOST_BUDGET))
 
     def part(self, cost: float) -> Part:
@@ -132,7 +135,8 @@ class HeldOut:
             model.set_params(propensity=FromTable(p[self.labels]))
         for name, exponent in model.row_exponents.items():
             model.set_params(**{name: known[name] * (self.rows.n_samples / n_fit) ** exponent})
-        training = self._rows(fold, n_fit, bool(known.get("normalize", False)))
+        scaling = bool(known.get("normalize", False)), float(known.get(DENSE_WEIGHT, 1.0))
+        training = self._rows(fold, n_fit, *scaling)
         begin = time.perf_counter()
         return model.fit_rows(training), time.perf_counter() - begin
 
@@ -149,13 +153,14 @@ class HeldOut:
         goal, counts = self.goal, self.rows.label_counts[self.labels]
         return evaluate(ranking, truth, 1 / self.p, goal.cuts, metrics=goal.metrics, train_counts=counts)
 
-    def _rows(self, fold: int, n_fit: int, normalize: bool) -> TrainingData:
+    def _rows(self, fold: int, n_fit: int, normalize: bool, dense_weight: float) -> TrainingData:
         """Return training rows outside a fold; all candidates share them and what they cache."""
-        key = fold, n_fit, normalize
+        key = fold, n_fit, normalize, dense_weight
         if key not in self._training:
             chosen = np.sort(self._order[self._fold[self._order] != fold][:n_fit])
-            part = {"X": self.rows.X[chosen], "Y": self.Y[chosen]}
-            self._training[key] = replace(self.rows, **part, normalize=normalize, store=None)
+            part: dict[str, Any] = {"X": self.rows.X[chosen], "Y": self.Y[chosen]}
+            part |= {"normalize": normalize, DENSE_WEIGHT: dense_weight}
+            self._training[key] = replace(self.rows, **part, store=None)
         return self._training[key]
 
     def _held(self, fold: int) -> Indices:

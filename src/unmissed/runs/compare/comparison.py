@@ -102,6 +102,8 @@ def compare(
     comparison: Comparison | None = None,
     *,
     text: TextFeatures | None = None,
+    dense: PathLike | None = None,
+    test_dense: PathLike | None = None,
     columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
@@ -117,6 +119,7 @@ def compare(
         comparisons in it are included, unless they were trained with other settings
     comparison : Comparison
     text : text features
+    dense, test_dense : `.npy` files with the dense features of the training and of the test rows, as in `load`
     columns : columns of texts and labels in tables
     header, one_based : for XMC text
     stage : takes a description and returns a context with a `Progress`, such as `unmissed.cli.show.progress_bar`
@@ -129,7 +132,7 @@ def compare(
     folder = Path(out)
     with stage("reading") as progress:
         reading = {"columns": columns, "header": header, "one_based": one_based, "progress": progress}
-        data = prepare(train, test, folder / "data", how.name, text, reading)
+        data = prepare(train, test, folder / "data", how.name, text, reading, (dense, test_dense))
     for line in data.warnings:
         warn(line)
     propensity = _usual(data.recognized) if how.propensity is None else as_propensity(how.propensity)
@@ -173,7 +176,7 @@ class _Trials(NamedTuple):
         """Return what determines a method's ranking: recipe, digests of the data, and depth."""
         text = self.data.train.text
         return {
-            "recipe": self.trial(spec).recipe(None if text is None else text.options),
+            "recipe": self.trial(spec).recipe(None if text is None else text.options, self.data.train.n_dense > 0),
             "data": [self.data.train.digest, self.data.test.digest],
             "depth": self.depth,
         }
@@ -190,26 +193,34 @@ def read_results(path: PathLike) -> dict[str, Any]:
 
 
 def prepare(
-    train: PathLike, test: PathLike, folder: Path, name: str | None, text: TextFeatures | None, reading: dict[str, Any]
+    train: PathLike,
+    test: PathLike,
+    folder: Path,
+    name: str | None,
+    text: TextFeatures | None,
+    reading: dict[str, Any],
+    dense: tuple[PathLike | None, PathLike | None] = (None, None),
 ) -> PreparedData:
     """Write both data sets as stores; every file is read once, and unchanged files are not read again.
 
-    `reading` has the options of `load`: columns, header, one_based and progress.
+    `reading` has the options of `load`: columns, header, one_based and progress. `dense` has the files of dense
+    features of both data sets.
     """
     source = {
         "train": _fingerprint(train),
         "test": _fingerprint(test),
         "text": None if text is None else text.options,
         "reading": [asdict(reading["columns"] or Columns()), reading["header"], reading["one_based"]],
+        **({} if dense == (None, None) else {"dense": [None if one is None else _fingerprint(one) for one in dense]}),
     }
     noted = folder / "source.json"
     paths = [folder / "train", folder / "test"]
     truth = folder / "truth"
     warnings: list[str] | None = None
     if not (noted.is_file() and read_json(noted) == source and all(map(is_archive, paths))):
-        rows = load(train, text=text, **reading)
+        rows = load(train, text=text, dense=dense[0], **reading)
         warnings = check_dataset(rows)
-        every = load(test, like=rows, keep_unknown=True, **reading)
+        every = load(test, like=rows, keep_unknown=True, dense=dense[1], **reading)
         test_rows = _known_labels(every, rows)
         stores = dict(zip(paths, (rows, test_rows), strict=True))
         if test_rows.n_unknown_labels:
@@ -237,7 +248,7 @@ def _known_labels(dataset: Dataset, like: Dataset) -> Dataset:
     Y = dataset.Y[:, : like.n_labels]
     n_unknown = dataset.n_unknown_labels + dataset.Y.nnz - Y.nnz
     kept = {name: getattr(like, name) for name in ("label_names", "feature_names", "label_titles", "text")}
-    return Dataset(dataset.X, Y, **kept, n_unknown_labels=n_unknown, trusted=True)
+    return Dataset(dataset.X, Y, **kept, n_unknown_labels=n_unknown, trusted=True, dense=dataset.dense)
 
 
 def _only_labels(dataset: Dataset) -> Dataset:
@@ -384,7 +395,8 @@ def _describe_data(data: PreparedData, propensity: Propensity) -> dict[str, Any]
         "n_test": data.test.n_samples,
         "n_labels": data.train.n_labels,
         "n_features": data.train.n_features,
-        "values_per_row": data.train.X.nnz / max(data.train.n_samples, 1),
+        "n_dense": data.train.n_dense,
+        "values_per_row": data.train.X.nnz / max(data.train.n_samples, 1) + data.train.n_dense,
         **{name: statistics[name] for name in ("n_used_labels", "points_per_label", "labels_per_point", "power_law")},
         "digests": {"train": data.train.digest, "test": data.test.digest},
         "unknown_assignments": data.test.n_unknown_labels,

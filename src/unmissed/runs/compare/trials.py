@@ -70,9 +70,9 @@ class Trial:
             "warnings": list(dict.fromkeys(" ".join(str(one.message).split()) for one in caught)),
         }
 
-    def recipe(self, text: dict[str, Any] | None) -> dict[str, Any]:
+    def recipe(self, text: dict[str, Any] | None, has_dense: bool) -> dict[str, Any]:
         """Return the recipe, which determines the result together with the data."""
-        return Recipe.of(self._model(), text).to_json()
+        return Recipe.of(self._model(), text, has_dense=has_dense).to_json()
 
     def _model(self) -> Any:
         return self.spec.model(self.propensity, self.n_jobs)
@@ -93,7 +93,8 @@ def write_warm_rows(dataset: Dataset, path: Path) -> None:
     """Write the first rows of a training set as the store of the warm-up."""
     if not is_archive(path):
         remove_torn(path)
-        write_store(Dataset(dataset.X[:WARM_ROWS], dataset.Y[:WARM_ROWS], trusted=True), path)
+        dense = None if dataset.dense is None else dataset.dense[:WARM_ROWS]
+        write_store(Dataset(dataset.X[:WARM_ROWS], dataset.Y[:WARM_ROWS], trusted=True, dense=dense), path)
 
 
 def run_trial(trial: Trial, wanted: dict[str, Any], limits: Limits, stage: Stage) -> dict[str, Any]:

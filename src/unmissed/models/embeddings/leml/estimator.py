@@ -15,6 +15,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Once, Piece, Pieces, Threads, Work
 from unmissed.matrices import canonical_csr
 from unmissed.models.base import Explanation, Model
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.embeddings.leml.solver import (
     AlternationState,
     HalfSteps,
@@ -25,7 +26,7 @@ from unmissed.models.embeddings.leml.solver import (
 from unmissed.models.embeddings.products import Floats, append_constant, sparse_product
 from unmissed.models.embeddings.search import FactorTiles
 from unmissed.models.frames import one_of
-from unmissed.models.parameters import FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
+from unmissed.models.parameters import DenseWeight, FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress
@@ -119,6 +120,7 @@ class LEML(Model):
     """
 
     unit = "alternations"
+    dense_support = DenseSupport.CONVERTED
 
     features_: Floats
     constant_: Floats
@@ -138,6 +140,7 @@ class LEML(Model):
         max_alternations: MaxAlternations = 10,
         tol: Decrease = 1e-3,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
     ) -> None:
@@ -150,6 +153,7 @@ class LEML(Model):
         self.max_alternations = max_alternations
         self.tol = tol
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
 

@@ -13,12 +13,13 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Threads, Work
 from unmissed.matrices import check_compressed, rises
 from unmissed.models.base import Model
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.embeddings.kmeans import cluster_rows, nearest_cluster
 from unmissed.models.embeddings.products import Floats, sparse_product
 from unmissed.models.embeddings.search import Search, make_search, normalize_rows
 from unmissed.models.embeddings.sleec.kernels import count_votes
 from unmissed.models.embeddings.sleec.solver import ClusterSolver
-from unmissed.models.parameters import Group, Help, Jobs, Normalize, RandomSeed
+from unmissed.models.parameters import DenseWeight, Group, Help, Jobs, Normalize, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
@@ -160,6 +161,7 @@ class SLEEC(Model):
     """
 
     unit = "rows"
+    dense_support = DenseSupport.CONVERTED
 
     learners_: list[Learner]
     row_labels_: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
@@ -177,6 +179,7 @@ class SLEEC(Model):
         projections: MaxProjections = 20,
         search: SearchKind = "exact",
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
     ) -> None:
@@ -190,6 +193,7 @@ class SLEEC(Model):
         self.projections = projections
         self.search = search
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
 

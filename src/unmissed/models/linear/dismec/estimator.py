@@ -13,12 +13,14 @@ from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.linear.dismec.solver import FreeBias, SquaredHinge
 from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.parameters import (
     WEIGHTING,
     BlockSize,
     Cost,
+    DenseWeight,
     Help,
     Jobs,
     MaxRounds,
@@ -53,6 +55,7 @@ class DiSMEC(OneVsRest):
     relative duality gap of `tol`.
     """
 
+    dense_support: ClassVar[DenseSupport] = DenseSupport.NATIVE
     baseline_params: ClassVar[Mapping[str, Any]] = {"C": 1.0}
     fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01, "block_size": LANES}  # small blocks use all threads
     row_exponents: ClassVar[Mapping[str, float]] = {"C": 0.5}
@@ -65,6 +68,7 @@ class DiSMEC(OneVsRest):
         tol: Tolerance = 1e-3,
         prune: Prune = 0.01,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         fit_bias: FreeBias = True,
         max_rounds: MaxRounds = 50,
         block_size: BlockSize = 256,
@@ -75,6 +79,7 @@ class DiSMEC(OneVsRest):
         self.tol = tol
         self.prune = prune
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.fit_bias = fit_bias
         self.max_rounds = max_rounds
         self.block_size = block_size
@@ -120,6 +125,7 @@ class PWDiSMEC(DiSMEC):
         tol: Tolerance = 1e-3,
         prune: Prune = 0.01,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         fit_bias: FreeBias = True,
         max_rounds: MaxRounds = 50,
         block_size: BlockSize = 256,
@@ -131,6 +137,7 @@ class PWDiSMEC(DiSMEC):
             tol=tol,
             prune=prune,
             normalize=normalize,
+            dense_weight=dense_weight,
             fit_bias=fit_bias,
             max_rounds=max_rounds,
             block_size=block_size,

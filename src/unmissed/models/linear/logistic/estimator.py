@@ -15,6 +15,7 @@ from unmissed.models.parameters import (
     WEIGHTING,
     BlockSize,
     Cost,
+    DenseWeight,
     FitBias,
     Help,
     Jobs,
@@ -53,6 +54,7 @@ class LogisticOVR(OneVsRest):
         tol: Tolerance = 1e-3,
         prune: Prune = 0.01,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         fit_bias: FitBias = True,
         max_rounds: MaxRounds = 50,
         block_size: BlockSize = 256,
@@ -64,6 +66,7 @@ class LogisticOVR(OneVsRest):
         self.tol = tol
         self.prune = prune
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.fit_bias = fit_bias
         self.max_rounds = max_rounds
         self.block_size = block_size

@@ -13,6 +13,7 @@ from unmissed.models.parameters import (
     L1,
     BlockSize,
     Cost,
+    DenseWeight,
     FitBias,
     Help,
     Jobs,
@@ -44,6 +45,7 @@ class PPDSparse(OneVsRest):
         tol: Tolerance = 1e-3,
         prune: Prune = 0.01,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         fit_bias: L2Bias = True,
         max_rounds: MaxRounds = 100,
         block_size: BlockSize = 256,
@@ -56,6 +58,7 @@ class PPDSparse(OneVsRest):
         self.tol = tol
         self.prune = prune
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.fit_bias = fit_bias
         self.max_rounds = max_rounds
         self.block_size = block_size

@@ -10,6 +10,7 @@ from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.linear.proxml.solver import L1SquaredHinge, PositiveL1
 from unmissed.models.parameters import (
     BlockSize,
+    DenseWeight,
     FitBias,
     Jobs,
     MaxRounds,
@@ -41,6 +42,7 @@ class ProXML(OneVsRest):
         tol: Tolerance = 1e-3,
         prune: Prune = 0.0,
         normalize: Normalize = True,
+        dense_weight: DenseWeight = 1.0,
         fit_bias: FitBias = True,
         max_rounds: MaxRounds = 200,
         block_size: BlockSize = 256,
@@ -53,6 +55,7 @@ class ProXML(OneVsRest):
         self.tol = tol
         self.prune = prune
         self.normalize = normalize
+        self.dense_weight = dense_weight
         self.fit_bias = fit_bias
         self.max_rounds = max_rounds
         self.block_size = block_size
