@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Jobs, ReadingOptions, with_groups
+from unmissed.cli.options import Jobs, RowOptions, with_groups
 from unmissed.cli.train import kept_of, load_rows
 from unmissed.errors import InputError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @with_groups
 def ensemble(
-    reading: ReadingOptions,
+    reading: RowOptions,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="The folders of at least two runs.")],
     data: Annotated[
         str | None, typer.Option(metavar="DATA", help="The rows that the runs were trained on. Required.")

@@ -102,6 +102,8 @@ class LinearModel(Model):
         self.shards_ = list(walk_labels(self.n_labels_, pieces.get, read, _N_LABELS))
         self.ranked_shards_ = [hide_untrained(shard, self.untrained_) for shard in self.shards_]
         self.dense_ = DenseWeights(self.shards_)
+        if self.dense_.n_dense not in (0, self.n_dense_in_):
+            raise InputError(f"it has weights of {self.dense_.n_dense} dense features; expected {self.n_dense_in_}")
         self.by_label_ = Once("weights by label", partial(WeightsByLabel.from_shards, self.ranked_shards_))
         self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
 
@@ -132,10 +134,6 @@ class LinearModel(Model):
         with self.dense_.part(rows, exact=True) as (sparse, dense):
             ranking = self.by_label_.get().rank(sparse, proposed, k, self.n_jobs, dense)
         return drop_untrained(ranking, self.untrained_)
-
-    def check_features(self, X: Any) -> Features:
-        """Return validated rows with the features of training, of which as many are dense."""
-        return self.dense_.check(super().check_features(X))
 
     def _prepare(self) -> None:
         if self.dense_.n_dense:

@@ -59,7 +59,7 @@ class Problem:
         for shard in self.shards(cuts):
             pieces.put(shard_piece(shard))
         params = {"normalize": False, "n_jobs": n_jobs} | params
-        return DiSMEC.open(params, pieces, self.W.shape[1], len(self.bias), counts)
+        return DiSMEC.open(params, pieces, self.W.shape[1], len(self.bias), counts, self.W.shape[1] - self.n_sparse)
 
     def scores(self, bias=None):
         """All scores, by the rule: the sparse part in float32, in order; the dense part in float64, rounded once."""

@@ -43,20 +43,6 @@ class DenseWeights:
         self.firsts = [shard.first for shard in shards]
         self.norms = Once("norms of dense weights", partial(norms_of_labels, self.matrices))
 
-    def check(self, X: Features) -> Features:
-        """Return rows with the model's dense features; raise InputError if others of them are dense.
-
-        If all features of the model are dense, sparse rows are converted. Models without dense weights take all rows.
-        """
-        if not self.n_dense or X.n_dense == self.n_dense:
-            return X
-        if X.sparse is not None and X.shape[1] == self.n_dense:
-            return Features(dense=X.csr.toarray())
-        raise InputError(
-            f"X has {X.n_dense} dense features, the model was fitted on {self.n_dense}; "
-            "give X as Features(sparse, dense)"
-        )
-
     @contextmanager
     def part(self, X: Features, exact: bool = False) -> Iterator[tuple[sp.csr_matrix, DensePart | None]]:
         """Yield the sparse part of rows and the dense part of their scores, None for models without dense weights.
