@@ -52,7 +52,7 @@ class TrainingData(LabeledData):
     X: Features
     Y: sp.csr_matrix
     normalize: bool = False
-    dense_weight: float = 1.0
+    dense_weight: float = field(default=1.0, kw_only=True)
     label_names: Names | None = field(default=None, kw_only=True)
     feature_names: Names | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
@@ -64,7 +64,9 @@ class TrainingData(LabeledData):
         Y, label_names = open_labels(Y)
         features = Features.check(X)
         Y = check_Y(Y, features.shape[0])
-        return cls(features, Y, normalize, dense_weight, label_names=label_names, feature_names=feature_names)
+        return cls(
+            features, Y, normalize, dense_weight=dense_weight, label_names=label_names, feature_names=feature_names
+        )
 
     @classmethod
     def of(cls, dataset: Dataset, *, normalize: bool = False, dense_weight: float = 1.0) -> TrainingData:
@@ -76,7 +78,7 @@ class TrainingData(LabeledData):
             dataset.features,
             dataset.Y,
             normalize,
-            dense_weight,
+            dense_weight=dense_weight,
             label_names=as_names(dataset.label_names),
             feature_names=None if dataset.n_dense else as_names(dataset.feature_names),
             store=Stored.of(dataset),
