@@ -5,7 +5,8 @@
 
 DATA is a folder of data sets. Every combination of a method's grid is trained on four fifths of the training rows, at
 most --rows, and measured on the fifth that is held out, at most --held rows. Inverse propensities come from the counts
-of all training rows. Differences are to the first combination of the grid.
+of all training rows. Differences are to the first combination of the grid. On n of N training rows, C of a method whose
+best C falls with the number of rows (`Model.row_exponents`) is multiplied by sqrt(N / n), as `tune` does.
 
 Printed per method: the figures of each combination on each set; the mean and the worst difference over the sets; and
 which combinations are never worse (no figure falls by more than its paired 95 % interval). --results keeps each
@@ -60,10 +61,15 @@ class Split:
         self.X, self.Y = corpus.X[fit], corpus.Y[fit]
         self.X_held, self.Y_held = corpus.X[held], corpus.Y[held]
         self.p = Jain().estimate(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.X.shape[0])
+        self.sampled = len(fit) / (len(order) - cut)
 
     def measure(self, method: str, params: dict[str, Any]) -> Evaluation:
         """Train on the training rows and evaluate on the held-out rows."""
-        known = find_model(method)._get_param_names()
+        known, exponents = find_model(method)._get_param_names(), find_model(method).row_exponents
+        params = {
+            name: value * self.sampled ** -exponents.get(name, 0) if name in exponents else value
+            for name, value in params.items()
+        }
         model = make_model(method, params | ({"propensity": FromTable(self.p)} if "propensity" in known else {}))
         return evaluate(model.fit(self.X, self.Y).rank(self.X_held, 5), self.Y_held, 1 / self.p, (1, 5))
 

@@ -34,7 +34,7 @@ class FastXML(InstanceForest):
         n_trees: Trees = 50,
         max_leaf: LeafRows = 10,
         leaf_labels: LeafLabels = 10,
-        C: SeparatorCost = 1.0,
+        C: SeparatorCost = 2.0,
         tol: SeparatorTolerance = 0.01,
         max_steps: MaxSteps = 10,
         normalize: Normalize = True,

@@ -93,7 +93,7 @@ class PfastreXML(PfastXML):
         n_trees: Trees = 50,
         max_leaf: LeafRows = 10,
         leaf_labels: LeafLabels = 10,
-        C: SeparatorCost = 1.0,
+        C: SeparatorCost = 2.0,
         tol: SeparatorTolerance = 0.01,
         max_steps: MaxSteps = 10,
         normalize: Normalize = True,

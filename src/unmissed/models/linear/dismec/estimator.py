@@ -64,7 +64,7 @@ class DiSMEC(OneVsRest):
     def __init__(
         self,
         *,
-        C: Cost = 1.0,
+        C: Cost = 0.5,
         tol: Tolerance = 1e-3,
         prune: Prune = 0.01,
         normalize: Normalize = True,
@@ -119,9 +119,9 @@ class PWDiSMEC(DiSMEC):
     def __init__(
         self,
         *,
-        weighting: AutoWeighting = "tail",
+        weighting: AutoWeighting = "floored-tail",
         propensity: PropensityModel = None,
-        C: Cost = 1.0,
+        C: Cost = 0.5,
         tol: Tolerance = 1e-3,
         prune: Prune = 0.01,
         normalize: Normalize = True,
