@@ -31,13 +31,18 @@ class Folds:
     Parameters
     ----------
     fold : int64 array of shape (n_samples,): 0 to n_folds - 1, or -1 for rows that are never held out
+    group : int64 array of shape (n_samples,): the group of each row, from 0; no group is split
     n_folds : number of folds
-    n_groups : number of groups; equal to the number of rows if all rows differ
     """
 
     fold: Indices
+    group: Indices
     n_folds: int
-    n_groups: int
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups; equal to the number of rows if all rows differ."""
+        return int(self.group.max(initial=-1)) + 1
 
     def held_out(self, fold: int) -> Indices:
         """Return the rows that are held out in a fold."""
@@ -68,7 +73,7 @@ def make_folds(X: Features, groups: Any = None, *, n_folds: int | None = None, s
     if n_groups < parts:
         raise InputError(f"the rows form {n_groups} groups; {parts} folds need at least as many")
     fold = _balance(np.bincount(group), parts, seed)[group]
-    return Folds(np.where(fold == 0, 0, -1), 1, n_groups) if single else Folds(fold, parts, n_groups)
+    return Folds(np.where(fold == 0, 0, -1), group, 1) if single else Folds(fold, group, parts)
 
 
 def group_similar_rows(X: Features, seed: int = 0) -> Indices:

@@ -30,7 +30,7 @@ _LAYOUT: dict[str, tuple[Any, int]] = {
     "scores": (np.float32, 1),
     "weights": (np.float32, 1),
     "observed": (np.bool_, 1),
-    "train_counts": (np.int64, 1),
+    "ranks": (np.int32, 1),
 }
 
 
@@ -44,8 +44,9 @@ class Cells:
     scores : float32 array, finite: scores by the model of the row's fold
     weights : float32 array: 1, or the number of cells that a sampled cell represents
     observed : bool array: whether the label is observed in the row
-    folds : int32 array: the fold in which the row was held out
-    train_counts : int64 array of shape (n_folds, n_labels): positives of each label in the training rows of each fold
+    ranks : int32 array: position in the row's ranking, from 0; -1 for cells below the kept ones
+    groups : int64 array: the group of the row
+    n_labels : number of labels
     """
 
     rows: npt.NDArray[np.int32]
@@ -53,13 +54,9 @@ class Cells:
     scores: npt.NDArray[np.float32]
     weights: npt.NDArray[np.float32]
     observed: npt.NDArray[np.bool_]
-    folds: npt.NDArray[np.int32]
-    train_counts: npt.NDArray[np.int64]
-
-    @property
-    def n_labels(self) -> int:
-        """The number of labels."""
-        return int(self.train_counts.shape[1])
+    ranks: npt.NDArray[np.int32]
+    groups: npt.NDArray[np.int64]
+    n_labels: int
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -67,7 +64,7 @@ class Cells:
     def select(self, kept: npt.NDArray[Any]) -> Cells:
         """Return the cells of a mask or of indices."""
         arrays = (getattr(self, one.name)[kept] for one in fields(self)[:-1])
-        return Cells(*arrays, self.train_counts)
+        return Cells(*arrays, self.n_labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +117,11 @@ class CrossFit:
         return model.fit_rows(replace(rows, **part, store=None))
 
     def score(self, model: Model, held: npt.NDArray[np.int64], rng: np.random.Generator) -> list[npt.NDArray[Any]]:
-        """Return rows, labels, scores, weights and observed of the kept cells of held-out rows."""
+        """Return the arrays of the kept cells of held-out rows, in the order of `Cells`."""
         X, Y = self.rows.X[held], self.rows.Y[held]
         ranking = model.rank(X, min(self.depth, self.rows.n_labels))
         labels, scores = ranking.labels, ranking.scores
+        depth = labels.shape[1]
         weights = np.ones(labels.shape, np.float32)
         if isinstance(model, LinearModel):
             edges = np.linspace(0, Y.shape[1], min(self.n_sampled, Y.shape[1]) + 1).astype(np.int32)
@@ -133,8 +131,10 @@ class CrossFit:
             weights = np.hstack([weights, _sampling_weights(scored.labels, Y, edges)])
         observed = find_observed(labels, Y)
         kept = np.isfinite(scores) & (labels >= 0)
+        position = np.arange(labels.shape[1], dtype=np.int32)
+        ranks = np.broadcast_to(np.where(position < depth, position, -1), labels.shape)
         of_row = np.broadcast_to(held[:, None].astype(np.int32), labels.shape)
-        return [array[kept] for array in (of_row, labels, scores, weights, observed)]
+        return [array[kept] for array in (of_row, labels, scores, weights, observed, ranks)]
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,9 @@ class FoldTask:
         model, held = shared.fit(self.fold), shared.folds.held_out(self.fold)
         rng = np.random.default_rng([shared.seed, self.fold])
         blocks = [shared.score(model, held[at : at + _AT_ONCE], rng) for at in range(0, len(held), _AT_ONCE)]
-        names = list(_LAYOUT)[:-1]
+        names = list(_LAYOUT)
         arrays = {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
-        counts = np.asarray(model.label_counts_, dtype=np.int64)
-        return Piece(self.key, {**arrays, "train_counts": counts}, {"fold": self.fold, "n_held_out": len(held)})
+        return Piece(self.key, arrays, {"fold": self.fold, "n_held_out": len(held)})
 
 
 def cross_fit(
@@ -195,33 +194,34 @@ def cross_fit(
 def _join(pieces: Sequence[Piece], shape: tuple[int, int], folds: Folds) -> Cells:
     """Return the cells of all folds, sorted by row; raise if a piece does not fit to the rows and folds."""
     parts = [_check_piece(piece, fold, shape, folds) for fold, piece in enumerate(pieces)]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in list(_LAYOUT)[:-1]}
-    of_fold = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part["rows"]) for part in parts])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in list(_LAYOUT)}
     order = np.argsort(joined["rows"], kind="stable")
     arrays = {name: array[order] for name, array in joined.items()}
-    return Cells(**arrays, folds=of_fold[order], train_counts=np.stack([part["train_counts"] for part in parts]))
+    return Cells(**arrays, groups=folds.group[arrays["rows"]], n_labels=shape[1])
 
 
 def _check_piece(piece: Piece, fold: int, shape: tuple[int, int], folds: Folds) -> Any:
     """Return the arrays of a fold's piece; raise if they are damaged or were made with other rows or folds."""
     arrays = piece.expect(_LAYOUT)
     rows, labels, scores, weights = (arrays[name] for name in ("rows", "labels", "scores", "weights"))
-    if not len(rows) == len(labels) == len(scores) == len(weights) == len(arrays["observed"]):
+    if len({len(array) for array in arrays.values()}) != 1:
         raise piece.damaged("its arrays do not fit together")
     for name, values, size in (("row", rows, shape[0]), ("label", labels, shape[1])):
         if values.size and not 0 <= int(values.min()) <= int(values.max()) < size:
             raise piece.damaged(f"it has a {name} that is not below {size}")
     if not np.isfinite(scores).all() or not (np.isfinite(weights) & (weights > 0)).all():
         raise piece.damaged("it has a score or a weight that is not finite")
-    if arrays["train_counts"].shape != (shape[1],):
-        raise piece.damaged(f"it counts {arrays['train_counts'].size} labels, expected {shape[1]}")
     if (folds.fold[rows] != fold).any():
         raise InputError(f"{piece.where or piece.key}: was made with other folds")
     return arrays
 
 
 def _other_labels(
-    ranked: npt.NDArray[np.int32], Y: sp.csr_matrix, untrained: Any, edges: npt.NDArray[np.int32], rng: np.random.Generator
+    ranked: npt.NDArray[np.int32],
+    Y: sp.csr_matrix,
+    untrained: Any,
+    edges: npt.NDArray[np.int32],
+    rng: np.random.Generator,
 ) -> npt.NDArray[np.int32]:
     """Return labels to score besides the ranked ones: observed ones, and one label of each stratum, uniformly drawn.
 

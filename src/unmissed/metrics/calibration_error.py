@@ -229,9 +229,7 @@ def _figures(sums: Floats) -> Floats:
 
 def _noise_floor(p: Floats, of_bin: npt.NDArray[np.int64], n_bins: int, settings: ErrorSettings) -> float:
     rng = np.random.default_rng([settings.seed, 1])
-    gaps = [
-        np.abs(np.bincount(of_bin, p - (rng.random(len(p)) < p), n_bins)).sum() for _ in range(settings.n_draws)
-    ]
+    gaps = [np.abs(np.bincount(of_bin, p - (rng.random(len(p)) < p), n_bins)).sum() for _ in range(settings.n_draws)]
     return float(np.mean(gaps) / len(p))
 
 
