@@ -138,7 +138,8 @@ class _MacroF1:
         self.true, self.chosen = np.zeros(self.n), np.zeros(self.n)
 
     def _sum(self, labels: npt.NDArray[Any], values: Floats) -> Floats:
-        return np.bincount(np.where(labels < 0, self.n - 1, labels).ravel(), values.ravel(), self.n)
+        sums = np.bincount(np.where(labels < 0, self.n - 1, labels).ravel(), values.ravel(), self.n)
+        return sums.astype(np.float64)
 
     def reset(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> None:
         self.true, self.chosen = self._sum(labels, p * chosen), self._sum(labels, chosen.astype(np.float64))
@@ -150,7 +151,7 @@ class _MacroF1:
     def gains(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> Floats:
         true = self.true[labels] - p * chosen
         both = self.chosen[labels] - chosen + self.positives[labels]
-        return 2 * (true + p) / (both + 1) - 2 * true / np.maximum(both, 1e-12)
+        return np.asarray(2 * (true + p) / (both + 1) - 2 * true / np.maximum(both, 1e-12))
 
     def value(self) -> float:
         return float((2 * self.true / np.maximum(self.chosen + self.positives, 1e-12))[:-1].sum())
@@ -165,7 +166,8 @@ class _Coverage:
 
     def _logs(self, labels: npt.NDArray[Any], p: Floats, times: Any) -> Floats:
         values = np.log1p(-np.minimum(p, 1 - 1e-9)) * times
-        return np.bincount(np.where(labels < 0, self.n - 1, labels).ravel(), values.ravel(), self.n)
+        sums = np.bincount(np.where(labels < 0, self.n - 1, labels).ravel(), values.ravel(), self.n)
+        return sums.astype(np.float64)
 
     def reset(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> None:
         self.missed = self._logs(labels, p, chosen)
@@ -175,7 +177,7 @@ class _Coverage:
 
     def gains(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> Floats:
         others = self.missed[labels] - np.log1p(-np.minimum(p, 1 - 1e-9)) * chosen
-        return np.exp(np.minimum(others, 0.0)) * p
+        return np.asarray(np.exp(np.minimum(others, 0.0)) * p)
 
     def value(self) -> float:
         return float(-np.expm1(self.missed[:-1]).sum())
@@ -215,7 +217,7 @@ def _best(values: Floats, labels: npt.NDArray[Any], k: int) -> Chosen:
     last = np.partition(values, -k, axis=1)[:, -k, None]
     chosen = values > last
     tied = (values == last) & (np.cumsum(values == last, axis=1) <= k - chosen.sum(axis=1, keepdims=True))
-    return (chosen | tied) & (labels >= 0)
+    return np.asarray((chosen | tied) & (labels >= 0))
 
 
 def _best_size(p: Floats) -> npt.NDArray[np.int64]:
@@ -239,7 +241,7 @@ def _best_size(p: Floats) -> npt.NDArray[np.int64]:
         counts[:, 0] *= 1 - true[:, 0]
         hits = np.arange(size + 1)
         expected[:, size] = 2 * (counts[:, : size + 1] * hits * rest[size][:, size + hits]).sum(axis=1)
-    return np.maximum(expected.argmax(axis=1), 1).astype(np.int64)
+    return np.asarray(np.maximum(expected.argmax(axis=1), 1), dtype=np.int64)
 
 
 def _check(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[npt.NDArray[Any], Floats]:

@@ -5,9 +5,9 @@ positives, is
 
     (a, b) = B (1, log n) + d_l,    d_l ~ Normal(0, Sigma).
 
-Given Sigma, B and all d_l are the mode of the posterior, by Newton steps: the d_l are eliminated by 2 x 2 systems, which
-leaves one small system for B. Sigma is fitted by EM (empirical Bayes), with the Laplace approximation of the posterior
-of d_l. Cells of one group of rows are not independent: the log-likelihood of a label is divided by its dispersion, the
+Given Sigma, B and all d_l are the mode of the posterior, by Newton steps: the d_l are eliminated by 2 x 2 systems.
+This leaves one small system for B. Sigma is fitted by EM (empirical Bayes), with the Laplace approximation of the
+posterior of d_l. Cells of one group of rows are not independent: the log-likelihood of a label is divided by its dispersion, the
 variance of its residuals summed over groups relative to that of independent cells.
 """
 
@@ -113,7 +113,7 @@ def _newton_step(
     right = (np.einsum("li,lk->ik", gradient, terms) - _RIDGE * (B - _IDENTITY)).reshape(-1)
     step_B = np.linalg.solve(system, right - np.einsum("lui,lij,lj->u", coupling, inverse, by_label))
     step_d = np.einsum("lij,lj->li", inverse, by_label - np.einsum("lui,u->li", coupling, step_B))
-    return step_B.reshape(B.shape), step_d, inverse
+    return np.asarray(step_B).reshape(2, 2), np.asarray(step_d), np.asarray(inverse, dtype=np.float64)
 
 
 def _derivatives(cells: JoinedCells, pairs: Floats) -> tuple[Floats, Floats]:
@@ -123,8 +123,8 @@ def _derivatives(cells: JoinedCells, pairs: Floats) -> tuple[Floats, Floats]:
     residual, information = hits - mass * p, mass * p * (1 - p)
     columns = (residual * logits, residual, information * logits**2, information * logits, information)
     of_slope, of_intercept, twice, once, plain = (np.bincount(labels, part, len(pairs)) for part in columns)
-    hessian = np.stack([twice, once, once, plain], axis=1).reshape(-1, 2, 2)
-    return np.stack([of_slope, of_intercept], axis=1), hessian
+    hessian: Floats = np.stack([twice, once, once, plain], axis=1).astype(np.float64).reshape(-1, 2, 2)
+    return np.stack([of_slope, of_intercept], axis=1).astype(np.float64), hessian
 
 
 def _join(labels: npt.NDArray[Any], logits: Floats, observed: npt.NDArray[np.bool_], weights: Floats) -> JoinedCells:
@@ -134,9 +134,8 @@ def _join(labels: npt.NDArray[Any], logits: Floats, observed: npt.NDArray[np.boo
     n_bins = int(at.max(initial=0)) + 1
     keys, of_cell = np.unique(labels.astype(np.int64) * n_bins + at, return_inverse=True)
     of_cell = of_cell.reshape(-1)
-    mass, hits, total = (
-        np.bincount(of_cell, part, len(keys)) for part in (weights, weights * observed, weights * logits)
-    )
+    columns = weights, weights * observed, weights * logits
+    mass, hits, total = (np.bincount(of_cell, part, len(keys)).astype(np.float64) for part in columns)
     return JoinedCells(keys // n_bins, total / mass, mass, hits)
 
 

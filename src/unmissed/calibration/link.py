@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class TrueProbability(NamedTuple):
-    """P(label is true | x) = P(label is observed | x) / propensity, and the share of cells where it was clipped at 1."""
+    """P(label is true | x) = P(label is observed | x) / propensity, and the share of cells that were clipped."""
 
     probability: Floats
     clipped: float
@@ -92,7 +92,7 @@ class Calibration:
 
     def to_piece(self, key: str = KEY) -> Piece:
         """Return the piece that stores the calibration."""
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "scores": self.pooled.scores,
             "logits": self.pooled.logits,
             "slopes": self.slopes,

@@ -39,7 +39,7 @@ class MonotoneMap:
 
     def __call__(self, scores: npt.ArrayLike) -> Floats:
         """Return the logit of each score."""
-        return np.interp(scores, self.scores, self.logits)
+        return np.interp(np.asarray(scores, dtype=np.float64), self.scores, self.logits)
 
 
 def fit_monotone_map(scores: npt.ArrayLike, observed: npt.ArrayLike, weights: npt.ArrayLike) -> MonotoneMap:
@@ -69,7 +69,7 @@ def _by_information(columns: Floats) -> npt.NDArray[Any]:
         return np.arange(columns.shape[1])
     p = (columns[1] + 0.5) / (columns[0] + 1)
     information = np.cumsum(columns[0] * p * (1 - p))
-    return np.floor(information / information[-1] * (MOST_KNOTS - 1))
+    return np.asarray(np.floor(information / information[-1] * (MOST_KNOTS - 1)))
 
 
 def _merge(columns: Floats, values: npt.NDArray[Any]) -> Floats:

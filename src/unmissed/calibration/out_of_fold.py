@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,8 +63,7 @@ class Cells:
 
     def select(self, kept: npt.NDArray[Any]) -> Cells:
         """Return the cells of a mask or of indices."""
-        arrays = (getattr(self, one.name)[kept] for one in fields(self)[:-1])
-        return Cells(*arrays, self.n_labels)
+        return replace(self, **{name: getattr(self, name)[kept] for name in (*_LAYOUT, "groups")})
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ class CrossFit:
         """
         rows, training = self.rows, self.folds.training(fold)
         known = self.model.get_params(deep=False)
-        model = clone(self.model)
+        model: Model = clone(self.model)
         model.set_params(**{name: one for name, one in model.fast_params.items() if name in known})
         if "propensity" in known:
             p = as_propensity(known["propensity"]).estimate(rows.label_counts, rows.n_samples)

@@ -210,7 +210,8 @@ def _errors(
         "brier": Interval(float(low[2]), float(high[2])),
     }
     floor = _noise_floor(p, of_bin, n_bins, settings)
-    return ProbabilityErrors(k, decile, len(p), ece, floor, *values[0, 1:].tolist(), intervals, curve)
+    log_loss, brier = values[0, 1:].tolist()
+    return ProbabilityErrors(k, decile, len(p), ece, floor, log_loss, brier, intervals, curve)
 
 
 def _bins(p: Floats, n_bins: int) -> tuple[npt.NDArray[np.int64], int]:
