@@ -7,8 +7,8 @@ positives, is
 
 Given Sigma, B and all d_l are the mode of the posterior, by Newton steps: the d_l are eliminated by 2 x 2 systems.
 This leaves one small system for B. Sigma is fitted by EM (empirical Bayes), with the Laplace approximation of the
-posterior of d_l. Cells of one group of rows are not independent: the log-likelihood of a label is divided by its dispersion, the
-variance of its residuals summed over groups relative to that of independent cells.
+posterior of d_l. Cells of one group of rows are not independent: the log-likelihood of a label is divided by its
+dispersion, the variance of its residuals summed over groups relative to that of independent cells.
 """
 
 from __future__ import annotations

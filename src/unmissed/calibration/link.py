@@ -17,7 +17,7 @@ from unmissed.execution import Piece
 
 KEY = "calibration"
 LEAST_SLOPE = 0.05
-MOST_RANKS = 20  # best cells of a row that labels are fitted to; chosen with benchmarks/calibration.py
+MOST_RANKS = 10  # best cells of a row that labels are fitted to; chosen on held-out training rows (docs/calibration.md)
 _NEWTON_STEPS = 30
 _LAYOUT: dict[str, tuple[Any, int]] = {
     "scores": (np.float64, 1),
@@ -120,7 +120,7 @@ class Calibration:
 
 
 def fit_calibration(cells: Cells, label_counts: npt.ArrayLike) -> Calibration:
-    """Fit the pooled map to all out-of-fold cells, and the labels' slopes and intercepts to the 20 best of each row.
+    """Fit the pooled map to all out-of-fold cells, and the labels' slopes and intercepts to the 10 best of each row.
 
     The logits of a label are not exactly linear in those of the pooled map. Its many cells of low probability would
     decide about its slope, and the probabilities of the best labels would be wrong.
