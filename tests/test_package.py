@@ -15,7 +15,18 @@ import pytest
 import unmissed
 
 HEAVY = {"jinja2", "matplotlib", "numba", "numpy", "rich", "scipy", "sklearn", "torch", "typer"}
-PACKAGES = ["data", "execution", "losses", "metrics", "models", "numerics", "propensity", "runs", "studies"]
+PACKAGES = [
+    "calibration",
+    "data",
+    "execution",
+    "losses",
+    "metrics",
+    "models",
+    "numerics",
+    "propensity",
+    "runs",
+    "studies",
+]
 
 
 def imported_by(statement):

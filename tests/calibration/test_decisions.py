@@ -1,0 +1,136 @@
+"""Decisions: references by enumeration."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from unmissed.calibration import (
+    as_matrix,
+    choose_above,
+    choose_coverage,
+    choose_f1,
+    choose_macro_f1,
+    choose_top,
+    threshold_for_precision,
+)
+from unmissed.errors import InputError
+
+LABELS = np.array([[4, 2, 0, -1], [1, 3, 2, 0]])
+P = np.array([[0.2, 0.9, 0.2, 0.0], [0.5, 0.6, 0.1, 0.7]])
+
+
+def random_rows(n=30, m=6, n_labels=12, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.stack([rng.choice(n_labels, m, replace=False) for _ in range(n)])
+    return labels, rng.beta(0.5, 1.5, labels.shape)
+
+
+def macro_f1(labels, p, chosen, n_labels):
+    """Expected macro-F1 by loops."""
+    total = 0.0
+    for label in range(n_labels):
+        here = labels == label
+        true, listed, positives = p[here & chosen].sum(), (here & chosen).sum(), p[here].sum()
+        total += 2 * true / (listed + positives) if listed + positives else 0
+    return total / n_labels
+
+
+def coverage(labels, p, chosen, n_labels):
+    return np.mean([1 - np.prod(1 - p[(labels == label) & chosen]) for label in range(n_labels)])
+
+
+def test_the_top_k_and_a_threshold_never_choose_padding():
+    np.testing.assert_array_equal(choose_top(LABELS, P, 2), [[1, 1, 0, 0], [0, 1, 0, 1]])
+    np.testing.assert_array_equal(choose_top(LABELS, P, 4), LABELS >= 0)
+    np.testing.assert_array_equal(choose_above(LABELS, P, 0.5), [[0, 1, 0, 0], [1, 1, 0, 1]])
+    assert not choose_above(LABELS, P, 0.0)[0, 3]
+    dense = as_matrix(LABELS, choose_top(LABELS, P, 2), 5).toarray()
+    np.testing.assert_array_equal(dense, [[0, 0, 1, 0, 1], [1, 0, 0, 1, 0]])
+
+
+def test_the_set_of_best_expected_f1_is_that_of_an_enumeration():
+    labels, p = random_rows(n=15, m=5)
+    chosen = choose_f1(labels, p)
+    for row in range(len(p)):
+        outcomes = [(np.array(y), np.prod(np.where(y, p[row], 1 - p[row]))) for y in product([0, 1], repeat=5)]
+
+        def expected(members, outcomes=outcomes):
+            return sum(q * 2 * y[list(members)].sum() / (len(members) + y.sum()) for y, q in outcomes)
+
+        best = max(expected(s) for size in range(1, 6) for s in combinations(range(5), size))
+        assert expected(np.flatnonzero(chosen[row])) == pytest.approx(best)
+
+
+def test_f1_sets_do_not_depend_on_padding_or_on_the_order_of_labels():
+    labels, p = random_rows(n=600)
+    expected = as_matrix(labels, choose_f1(labels, p), 12).toarray()
+    order = np.random.default_rng(1).permutation(6)
+    padded = np.pad(labels[:, order], ((0, 0), (0, 3)), constant_values=-1)
+    found = as_matrix(padded, choose_f1(padded, np.pad(p[:, order], ((0, 0), (0, 3)))), 12).toarray()
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("choose", "value"), [(choose_macro_f1, macro_f1), (choose_coverage, coverage)])
+def test_block_coordinate_ascent_is_better_than_the_top_k_and_near_the_best(choose, value):
+    labels, p = random_rows(n=6, m=4, n_labels=5)
+    chosen = choose(labels, p, 2)
+    assert (chosen.sum(axis=1) == 2).all()
+    sets = [np.isin(np.arange(4), s) for s in combinations(range(4), 2)]
+    best = max(value(labels, p, np.array(rows), 5) for rows in product(sets, repeat=6))
+    assert value(labels, p, chosen, 5) > 0.97 * best
+    labels, p = random_rows(n=40, m=10, n_labels=60, seed=1)
+    gain = value(labels, p, choose(labels, p, 3), 60) - value(labels, p, choose_top(labels, p, 3), 60)
+    assert gain > 0.01
+
+
+def test_no_row_can_be_improved_much_after_the_ascent():
+    labels, p = random_rows(n=200, m=8, n_labels=40, seed=2)
+    chosen = choose_macro_f1(labels, p, 3)
+    reached = macro_f1(labels, p, chosen, 40)
+    for row in range(0, 200, 20):
+        for members in combinations(range(8), 3):
+            other = chosen.copy()
+            other[row] = np.isin(np.arange(8), members)
+            assert macro_f1(labels, p, other, 40) <= reached + 1e-3
+
+
+def test_the_threshold_keeps_the_precision_with_confidence():
+    rng = np.random.default_rng(0)
+    kept = []
+    for _ in range(40):
+        p = rng.random(3000)
+        found = threshold_for_precision(p, rng.random(3000) < p, 0.8, 0.9)
+        kept.append((1 + found.threshold) / 2 >= 0.8)  # the precision above t is the mean of p there
+        above = p >= found.threshold
+        assert found.n_cells == above.sum()
+        assert found.lower >= 0.8
+        # the bound is that of Clopper and Pearson: so many hits or more have probability alpha / 50 at it
+        hits = round(found.precision * found.n_cells)
+        assert binom.sf(hits - 1, found.n_cells, found.lower) == pytest.approx(0.1 / 50, rel=1e-6)
+        assert found.threshold < 0.85
+    assert np.mean(kept) >= 0.9
+
+
+def test_an_unreachable_precision_has_an_infinite_threshold():
+    found = threshold_for_precision([0.9, 0.8], [True, True], 0.99)
+    assert found.threshold == np.inf
+    assert found.n_cells == 0
+    assert threshold_for_precision([], [], 0.5).threshold == np.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: choose_top(LABELS, P, 0), "at least 1"),
+        (lambda: choose_top(LABELS, P[:1], 1), "one shape"),
+        (lambda: choose_f1(LABELS, P + 0.5), "row 0: the probability 1.4"),
+        (lambda: choose_above(LABELS, P, float("nan")), "not a number"),
+        (lambda: threshold_for_precision([0.5], [True], 1.0), "between 0 and 1"),
+        (lambda: threshold_for_precision([0.5], [True, False], 0.5), "as many"),
+    ],
+)
+def test_wrong_arguments_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
