@@ -133,7 +133,7 @@ class LEML(Model):
         *,
         loss: EntryLoss = "squared",
         n_components: Rank = 100,
-        penalty: Penalty = 1.0,
+        penalty: Penalty = 3.0,
         weighting: EntryWeighting = "none",
         propensity: PropensityModel = None,
         fit_bias: ConstantFeature = True,

@@ -174,7 +174,7 @@ class SLEEC(Model):
         cluster_size: ClusterSize = 6000,
         neighbors: LabelNeighbors = 100,
         votes: Votes = 25,
-        penalty: Penalty = 1.0,
+        penalty: Penalty = 3.0,
         sparsity: Sparsity = 1e-3,
         projections: MaxProjections = 20,
         search: SearchKind = "exact",
