@@ -1,7 +1,8 @@
 """Compiled building blocks that several model families share. They import nothing of this package but `_jit`.
 
 Start with `simd` (row times weight matrix in vector registers), then `packed_rows` (one row, one label), `float64_sums`
-(exact sums for certificates), `dense_rows`, `csr`, `transpose`, `topk`, `bitset`, `prefetch`, `shrinkage` and `workspace`.
+(exact sums for certificates), `dense_rows`, `csr`, `transpose`, `topk`, `bitset`, `prefetch`, `shrinkage` and
+`workspace`.
 
 Terms that all kernels use:
 
