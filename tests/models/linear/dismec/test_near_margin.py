@@ -43,7 +43,7 @@ def near(X, W, bias, positive_row=None, n_dense=0):
     """
     n, d = X.shape
     X = X.toarray() if sp.issparse(X) else np.array(X)
-    dense = np.arange(n, dtype=np.int32), np.ascontiguousarray(X[:, :n_dense]).reshape(-1), n_dense
+    dense = np.arange(n, dtype=np.int32), X[:, :n_dense].flatten(), n_dense
     dense_numbers = np.empty((n, -(-n_dense // 2) * 2), np.int16)
     X[:, :n_dense] = 0
     X = sp.csr_matrix(X)
