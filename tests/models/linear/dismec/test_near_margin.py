@@ -42,9 +42,9 @@ def near(X, W, bias, positive_row=None, n_dense=0):
     The first `n_dense` features are passed as dense ones.
     """
     n, d = X.shape
-    dense = np.arange(n, dtype=np.int32), np.ascontiguousarray(X[:, :n_dense]).reshape(-1), n_dense
+    X = X.toarray() if sp.issparse(X) else np.array(X)
+    dense = np.arange(n, dtype=np.int32), X[:, :n_dense].flatten(), n_dense
     dense_numbers = np.empty((n, -(-n_dense // 2) * 2), np.int16)
-    X = np.array(X)
     X[:, :n_dense] = 0
     X = sp.csr_matrix(X)
     numbers, *bounds = np.empty(X.nnz, np.int16), *(np.empty(n, np.float32) for _ in range(3))
