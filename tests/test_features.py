@@ -109,13 +109,23 @@ def test_pickled_features_leave_out_the_converted_matrix():
     np.testing.assert_array_equal(again.csr.toarray(), features.csr.toarray())
 
 
-def test_each_part_is_normalized_on_its_own_and_the_dense_one_weighted():
+def test_each_part_is_normalized_on_its_own_then_the_row_as_a_whole():
     found = MIXED.normalized(0.25)
-    np.testing.assert_allclose(np.linalg.norm(found.sparse.toarray(), axis=1), 1, rtol=1e-6)
-    norms = np.linalg.norm(found.dense, axis=1)
-    assert norms[5] == 0
-    np.testing.assert_allclose(np.delete(norms, 5), 0.25, rtol=1e-6)
-    np.testing.assert_allclose(found.dense[3] / np.linalg.norm(found.dense[3]), DENSE[3] / np.linalg.norm(DENSE[3]))
+    words, dense = np.linalg.norm(found.sparse.toarray(), axis=1), np.linalg.norm(found.dense, axis=1)
+    assert dense[5] == 0
+    np.testing.assert_allclose(np.hypot(words, dense), 1, rtol=1e-6)  # row 5 has no dense part
+    np.testing.assert_allclose(np.delete(dense / words, 5), 0.25, rtol=1e-6)
+    np.testing.assert_allclose(found.dense[3] / dense[3], DENSE[3] / np.linalg.norm(DENSE[3]), rtol=1e-6)
+    row, given = found.sparse[3].toarray(), TRAIN.X[3].toarray()
+    np.testing.assert_allclose(row / words[3], given / np.linalg.norm(given), rtol=1e-6)
+
+
+def test_a_row_without_words_keeps_its_dense_part_at_norm_1_and_one_part_has_no_weight():
+    X = sparse.csr_matrix(np.array([[0, 0], [3, 4]], np.float32))
+    found = Features(X, np.array([[3, 4], [0, 5]], np.float32)).normalized(2.0)
+    np.testing.assert_allclose(found.dense, [[0.6, 0.8], [0, 2 / 5**0.5]], rtol=1e-6)
+    np.testing.assert_allclose(found.sparse.toarray(), [[0, 0], [0.6 / 5**0.5, 0.8 / 5**0.5]], rtol=1e-6)
+    np.testing.assert_allclose(Features(dense=np.array([[3, 4]], np.float32)).normalized(2.0).dense, [[0.6, 0.8]])
 
 
 def test_without_normalization_the_weight_still_multiplies():
@@ -128,7 +138,8 @@ def test_without_normalization_the_weight_still_multiplies():
 
 @pytest.mark.parametrize("width", [1, 7, 384, 9000])
 def test_the_scale_of_a_row_does_not_depend_on_other_rows(width):
-    rows = Features(dense=np.random.default_rng(width).normal(size=(40, width)).astype(np.float32))
+    dense = np.random.default_rng(width).normal(size=(40, width)).astype(np.float32)
+    rows = Features(TRAIN.X[:40], dense)
     together = rows.normalized(0.7).dense
     for one in range(40):
         np.testing.assert_array_equal(rows[one : one + 1].normalized(0.7).dense, together[one : one + 1])

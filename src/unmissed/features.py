@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from dataclasses import InitVar, dataclass
 from functools import cached_property
@@ -136,22 +137,35 @@ class Features:
         return _trusted, (self.sparse, self.dense)  # without what is cached
 
     def scaled(self, normalize: bool, dense_weight: float = 1.0) -> Features:
-        """Return the features as a model uses them: normalized or not, and the dense part times a weight."""
+        """Return the features as a model uses them: normalized or not, and the dense part weighted."""
         if normalize:
             return self.normalized(dense_weight)
-        if self.dense is None or dense_weight == 1:
+        if self.dense is None or self.sparse is None or dense_weight == 1:
             return self
         return Features(self.sparse, self.dense * np.float32(dense_weight), trusted=True)
 
     def normalized(self, dense_weight: float = 1.0) -> Features:
-        """Return the features with each part of a row L2-normalized on its own; empty parts stay empty.
+        """Return the features with L2-normalized rows; empty rows stay empty.
 
-        The dense part is then multiplied by `dense_weight`.
+        Each part of a row is normalized on its own, the dense part is multiplied by `dense_weight`, and the row is then
+        normalized as a whole: all rows have norm 1, so that C means the same for one part and for two. The weight has
+        no effect on a row with one part.
         """
+        if not self.is_mixed:
+            return Features(
+                None if self.sparse is None else scale_rows(self.sparse),
+                None if self.dense is None else scale_dense_rows(self.dense),
+                trusted=True,
+            )
+        assert self.sparse is not None
+        assert self.dense is not None
+        lengths = np.diff(self.sparse.indptr)
+        both = (lengths > 0) & self.dense.any(axis=1)
+        total = math.hypot(1.0, dense_weight)
+        sparse = scale_rows(self.sparse)
+        sparse.data *= np.repeat(np.where(both, 1 / total, 1.0), lengths).astype(np.float32)
         return Features(
-            None if self.sparse is None else scale_rows(self.sparse),
-            None if self.dense is None else scale_dense_rows(self.dense, dense_weight),
-            trusted=True,
+            sparse, scale_dense_rows(self.dense, np.where(both, dense_weight / total, 1.0)[:, None]), trusted=True
         )
 
 
@@ -170,17 +184,18 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     return scaled
 
 
-def scale_dense_rows(X: npt.NDArray[np.float32], weight: float = 1.0) -> npt.NDArray[np.float32]:
-    """Return an array with L2-normalized rows times a weight; rows of zeros stay as they are.
+def scale_dense_rows(X: npt.NDArray[np.float32], norms: npt.ArrayLike = 1.0) -> npt.NDArray[np.float32]:
+    """Return an array whose rows have the given L2 norms, one number or (n_samples, 1); rows of zeros stay as they are.
 
     The result of a row does not depend on the other rows.
     """
     scaled = np.empty(X.shape, np.float32)
+    wanted = np.broadcast_to(np.asarray(norms, np.float64), (X.shape[0], 1))
     step = max(1, _BLOCK // max(X.shape[1], 1))
     for begin in range(0, X.shape[0], step):
         rows = X[begin : begin + step].astype(np.float64)
-        norms = np.sqrt(np.square(rows).sum(axis=1))
-        rows *= (np.float64(weight) / np.where(norms > 0, norms, 1))[:, None]
+        found = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+        rows *= wanted[begin : begin + step] / np.where(found > 0, found, 1)
         scaled[begin : begin + step] = rows
     return scaled
 

@@ -71,7 +71,7 @@ Normalize = Annotated[bool, Help("L2-normalize each row, in training and in pred
 DenseWeight = Annotated[
     float,
     NumberRange(0, above=True),
-    Help("factor of the dense part of X, after normalization; no effect without a dense part"),
+    Help("weight of the dense part of X against the sparse part; no effect if X has one part"),
 ]
 DENSE_WEIGHT = "dense_weight"
 FitBias = Annotated[bool, Help("fit a bias per label, penalized like a weight")]

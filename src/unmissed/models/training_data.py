@@ -44,7 +44,7 @@ class TrainingData(LabeledData):
     X : the features as they were given
     Y : canonical CSR matrix of ones, (n_samples, n_labels)
     normalize : whether `features` has L2-normalized rows, each part on its own
-    dense_weight : factor of the dense part of `features`
+    dense_weight : weight of the dense part of `features` against the sparse part
     label_names, feature_names : names of labels and features, arrays of strings, or None
     store : the store that X and Y are mapped from; such rows are pickled as its path and digest
     """
