@@ -122,8 +122,8 @@ class Features:
         """Return the message for features in other parts than those of a fitted model."""
         if self.n_dense == n_dense:
             return f"X has {self.n_sparse} sparse features, the model was fitted on {n_sparse}"
-        hint = "" if self.is_mixed or self.n_dense else "; pass X as Features(sparse, dense)"
-        return f"X has {self.n_dense} dense features, the model was fitted on {n_dense}{hint}"
+        advice = "" if self.is_mixed or self.n_dense else "; pass X as Features(sparse, dense)"
+        return f"X has {self.n_dense} dense features, the model was fitted on {n_dense}{advice}"
 
     def __getitem__(self, rows: Any) -> Features:
         """Return some rows, given by a slice or an array; consecutive rows share the memory."""

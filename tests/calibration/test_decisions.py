@@ -106,7 +106,7 @@ def test_the_threshold_keeps_the_precision_with_confidence():
         above = p >= found.threshold
         assert found.n_cells == above.sum()
         assert found.lower >= 0.8
-        # the bound is that of Clopper and Pearson: so many hits or more have probability alpha / 50 at it
+        # the bound is that of Clopper and Pearson: this number of hits or more has probability alpha / 50 at it
         hits = round(found.precision * found.n_cells)
         assert binom.sf(hits - 1, found.n_cells, found.lower) == pytest.approx(0.1 / 50, rel=1e-6)
         assert found.threshold < 0.85

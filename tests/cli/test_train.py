@@ -80,7 +80,14 @@ def test_an_option_that_a_method_does_not_have_is_named(texts, tmp_path, capsys)
 
 def test_help_shows_the_parameters_of_the_method_and_their_defaults(capsys):
     shown = " ".join(said(capsys, "train", "pw-dismec", "--help").split())
-    for part in ("--weighting", "[default: tail]", "--no-normalize", "--fit-bias", "true|false|free", "--max-rounds"):
+    for part in (
+        "--weighting",
+        "[default: floored-tail]",
+        "--no-normalize",
+        "--fit-bias",
+        "true|false|free",
+        "--max-rounds",
+    ):
         assert part in shown
     assert "--weighting" not in said(capsys, "train", "dismec", "--help")
 
@@ -100,7 +107,7 @@ def test_text_options_for_features_are_refused(tmp_path, capsys):
 
 def test_another_recipe_for_the_same_folder_is_refused(texts, tmp_path, capsys):
     said(capsys, "train", "dismec", texts, "--run", tmp_path / "run")
-    assert "C is 1.0 there and 3.0 here" in refused(
+    assert "C is 0.5 there and 3.0 here" in refused(
         capsys, "train", "dismec", texts, "--run", tmp_path / "run", "--C", 3
     )
 

@@ -19,7 +19,7 @@ from unmissed.settings import SETTINGS
 TRAIN, TEST = small_corpus(n_labels=10, n_train=60)
 DENSE = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 MIXED = replace(TRAIN, dense=DENSE)
-ALONE = Dataset(None, TRAIN.Y, dense=DENSE)
+ONE_PART = Dataset(None, TRAIN.Y, dense=DENSE)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -51,7 +51,7 @@ def test_the_digest_covers_values_and_shape_but_not_the_precision_they_are_store
     changed, half = DENSE.copy(), DENSE.astype(np.float16)
     changed[59, 2] += 1
     reshaped = replace(TRAIN, dense=np.zeros((60, 2)))
-    digests = {one.digest for one in (TRAIN, MIXED, replace(TRAIN, dense=changed), reshaped, ALONE)}
+    digests = {one.digest for one in (TRAIN, MIXED, replace(TRAIN, dense=changed), reshaped, ONE_PART)}
     assert len(digests) == 5
     assert replace(TRAIN, dense=half).digest == replace(TRAIN, dense=half.astype(np.float32)).digest
 
@@ -81,7 +81,7 @@ def test_a_damaged_dense_part_is_refused(tmp_path):
         open_store(tmp_path / "flipped", verify=True)
 
 
-@pytest.mark.parametrize(("dataset", "names"), [(MIXED, "X.npz,E.npy,Y.npz"), (ALONE, "E.npy,Y.npz")])
+@pytest.mark.parametrize(("dataset", "names"), [(MIXED, "X.npz,E.npy,Y.npz"), (ONE_PART, "E.npy,Y.npz")])
 def test_numpy_files_are_the_same_data_set(dataset, names, tmp_path):
     path = ",".join(str(tmp_path / name) for name in names.split(","))
     save(dataset, path)

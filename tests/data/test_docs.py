@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 def test_the_code_of_the_guide_runs_and_says_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     names: dict[str, object] = {}
     try:
         for block in blocks:

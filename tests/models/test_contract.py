@@ -162,7 +162,7 @@ def test_mixed_features_are_scaled_part_by_part_or_refused(method, tmp_path):
     rng = np.random.default_rng(0)
     rows, held = (Features(one.X, rng.normal(size=(one.n_samples, 5))) for one in (TRAIN, TEST))
     model = quick(method, dense_weight=0.5)
-    if model.dense_support is DenseSupport.ALONE:
+    if model.dense_support is DenseSupport.ONE_PART:
         with pytest.raises(InputError, match=r"X has 400 sparse and 5 dense features; \w+ takes one kind only"):
             model.fit(rows, TRAIN.Y)
         return

@@ -62,14 +62,14 @@ def test_an_array_reaches_the_model_as_it_is():
 
 
 def test_a_model_fitted_on_one_part_ranks_rows_of_the_other():
-    whole = TRAIN.X.toarray()
-    for fitted, n_dense in ((TRAIN.X, 0), (whole, 400)):
+    together = TRAIN.X.toarray()
+    for fitted, n_dense in ((TRAIN.X, 0), (together, 400)):
         model = _Seen(normalize=True, dense_weight=2.0).fit(fitted, TRAIN.Y)
-        for rows in (TRAIN.X, whole):
+        for rows in (TRAIN.X, together):
             model.rank(rows, 2)
             assert model.ranked_.n_dense == n_dense
             norms = np.linalg.norm(model.ranked_.csr.toarray(), axis=1)
-            np.testing.assert_allclose(norms, 2.0 if n_dense else 1.0, rtol=1e-6)
+            np.testing.assert_allclose(norms, 1.0, rtol=1e-6)
 
 
 def test_more_labels_need_the_same_parts():
@@ -104,7 +104,7 @@ def test_candidates_on_held_out_rows_have_their_own_weight():
 
 def test_the_memory_of_a_conversion_is_announced_and_too_much_is_refused(caplog, monkeypatch):
     wide = Features(dense=np.ones((1000, 500), np.float32))
-    for support in (DenseSupport.CONVERTED, DenseSupport.ALONE):
+    for support in (DenseSupport.CONVERTED, DenseSupport.ONE_PART):
         note = support.conversion("Tree", wide)
         assert note == "Tree converts 500 dense features of 1,000 rows to sparse ones, which takes up to 4 MB"
         support.check("Tree", wide)

@@ -54,7 +54,7 @@ def test_the_manifest_holds_recipe_digest_versions_and_seed(tmp_path):
     assert recipe["method"] == "pw-dismec"
     assert recipe["params"]["random_state"] == 3
     assert recipe["params"]["weighting"] == "surrogate"
-    assert recipe["params"]["C"] == 1.0  # defaults are stored, too
+    assert recipe["params"]["C"] == 0.5  # defaults are stored, too
     assert "n_jobs" not in recipe["params"]  # it changes nothing
     assert recipe["params"]["propensity"] == {"model": "jain", "a": 0.55, "b": 1.5}
     part = manifest["parts"][0]
@@ -94,7 +94,7 @@ def test_a_finished_training_is_not_done_again(tmp_path):
 @pytest.mark.parametrize(
     ("method", "params", "named"),
     [
-        ("dismec", {"C": 2.0}, "C is 1.0 there and 2.0 here"),
+        ("dismec", {"C": 2.0}, "C is 0.5 there and 2.0 here"),
         ("dismec", {"random_state": 1}, "random_state is 0 there and 1 here"),
         ("pw-dismec", {}, "method is 'dismec' there and 'pw-dismec' here"),
     ],

@@ -120,7 +120,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
     row_exponents: ClassVar[Mapping[str, float]] = {}
     """Parameters whose best value falls with the number of rows, as rows ** -exponent; for comparisons on few rows."""
-    dense_support: ClassVar[DenseSupport] = DenseSupport.ALONE
+    dense_support: ClassVar[DenseSupport] = DenseSupport.ONE_PART
     """What the model does with the dense part of X."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""

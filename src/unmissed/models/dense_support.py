@@ -18,16 +18,16 @@ class DenseSupport(Enum):
     ----------
     NATIVE : it reads the dense part, or no features at all
     CONVERTED : it converts the dense part to sparse features and trains on these and the sparse part
-    ALONE : it converts a dense part without a sparse one, and refuses mixed features
+    ONE_PART : it converts a dense part without a sparse one, and refuses mixed features
     """
 
     NATIVE = "native"
     CONVERTED = "converted"
-    ALONE = "alone"
+    ONE_PART = "one part"
 
     def check(self, name: str, X: Features) -> None:
         """Raise InputError if the model called `name` cannot train on X."""
-        if X.is_mixed and self is DenseSupport.ALONE:
+        if X.is_mixed and self is DenseSupport.ONE_PART:
             raise InputError(
                 f"X has {X.n_sparse} sparse and {X.n_dense} dense features; {name} takes one kind only: "
                 "leave one out, or choose another method"

@@ -39,7 +39,7 @@ def test_folds_are_disjoint_from_their_training_rows_and_cover_all_rows():
     held = [held_out._held(fold) for fold in range(5)]
     assert np.array_equal(np.sort(np.concatenate(held)), np.arange(3000))
     for fold in range(5):
-        training = held_out._rows(fold, 2400, False)
+        training = held_out._rows(fold, 2400, False, 1.0)
         assert training.n_samples == 2400
         both = np.concatenate([training.Y.indices, ROWS.Y[held[fold]].indices])
         assert np.array_equal(np.bincount(both, minlength=2 * N_LABELS), ROWS.label_counts)
@@ -50,7 +50,7 @@ def test_the_rows_of_a_small_part_are_among_those_of_a_large_one_and_are_shared(
     held_out = HeldOut(ROWS, Goal())
     small, large = (held_out._order[held_out._fold[held_out._order] != 0][:n] for n in (300, 900))
     assert set(small) < set(large)
-    assert held_out._rows(0, 300, False) is held_out._rows(0, 300, False)
+    assert held_out._rows(0, 300, False, 1.0) is held_out._rows(0, 300, False, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_samples_are_as_small_as_they_should_be():
     assert (small.n_held(1), small.part(1.0).n_fit, len(small.labels)) == (50, 300, 20)
     held = small._held(0)
     assert np.diff(small.Y[held].indptr).all()  # nothing could be found in a row without any of the labels
-    assert not np.diff(small._rows(0, 300, False).Y.indptr).all()
+    assert not np.diff(small._rows(0, 300, False, 1.0).Y.indptr).all()
     assert np.array_equal(small.p, Jain().estimate(ROWS.label_counts, 3000)[small.labels])
 
 

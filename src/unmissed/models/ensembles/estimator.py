@@ -12,6 +12,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, PrefixedPieces, Unfinished, Work
 from unmissed.features import Features
 from unmissed.models.base import Model
+from unmissed.models.dense_support import DenseSupport
 from unmissed.models.ensembles.calibration import Floats, Sigmoid
 from unmissed.models.ensembles.fusion import Fusion
 from unmissed.models.ensembles.member_weights import KEY, Weighing, WeightsTask, member_rows
@@ -48,6 +49,7 @@ class Ensemble(Model):
     """
 
     unit = "members"
+    dense_support = DenseSupport.NATIVE  # each member checks what it takes
     members_: list[Model]
     weights_: Floats
     sigmoids_: list[Sigmoid]
@@ -122,10 +124,13 @@ class Ensemble(Model):
         if len(members) < 2:
             raise InputError(f"an ensemble has at least 2 members; got {len(members)}")
         for number, one in enumerate(members):
+            one.dense_support.check(f"member {number}, {type(one).__name__},", rows.X)
             if not isinstance(getattr(one, "random_state", 0), int | np.integer):
                 raise InputError(f"member {number} has random_state {one.random_state!r}; expected an integer")
         for number, one in enumerate(getattr(self, "_fitted", ())):
             where = f"member {number}, {type(one).__name__},"
+            if one.n_dense_in_ != rows.X.n_dense:
+                raise InputError(f"{where} was fitted on {one.n_dense_in_} dense features; X has {rows.X.n_dense}")
             if one.n_features_in_ != rows.n_features:
                 raise InputError(f"{where} was fitted on {one.n_features_in_} features; X has {rows.n_features}")
             if one.n_labels_ != rows.n_labels:
@@ -147,8 +152,9 @@ class Ensemble(Model):
         self.weights_, self.sigmoids_ = _read_weights(piece, len(members))
         self.choice_ = _read_choice(piece, len(members))
         counts = Counts(self.label_counts_, self.n_samples_) if hasattr(self, "label_counts_") else None
+        sizes = self.n_features_in_, self.n_labels_
         self.members_ = [
-            member._open_pieces(PrefixedPieces(pieces, _prefix(number)), self.n_features_in_, self.n_labels_, counts)
+            member._open_pieces(PrefixedPieces(pieces, _prefix(number)), *sizes, counts, self.n_dense_in_)
             for number, member in enumerate(members)
         ]
 

@@ -16,6 +16,7 @@ from unmissed.metrics import Difference, Evaluation, compare
 from unmissed.models.base import Model
 from unmissed.models.ensembles.calibration import Floats, Sigmoid, calibrate, standardize
 from unmissed.models.ensembles.fusion import Fusion
+from unmissed.models.parameters import DENSE_WEIGHT
 from unmissed.models.selection import Goal, HeldOut, Sampling
 from unmissed.models.training_data import TrainingData
 from unmissed.progress import Progress, describe, silent
@@ -149,5 +150,8 @@ class GreedySearch:
 
 
 def member_rows(member: Model, rows: TrainingData) -> TrainingData:
-    """Return training rows as a member takes them: L2-normalized if it normalizes."""
-    return replace(rows, normalize=bool(member.get_params(deep=False).get("normalize", False)))
+    """Return training rows as a member takes them: normalized if it normalizes, with its weight of the dense part."""
+    known = member.get_params(deep=False)
+    return replace(
+        rows, normalize=bool(known.get("normalize", False)), dense_weight=float(known.get(DENSE_WEIGHT, 1.0))
+    )

@@ -18,7 +18,7 @@ from unmissed.matrices import rises
 from unmissed.models.base import Certificate, Explanation, Model
 from unmissed.models.label_blocks import label_key, walk_labels
 from unmissed.models.linear.ranking import exact_scores
-from unmissed.models.linear.ranking.dense_part import DenseWeights
+from unmissed.models.linear.ranking.dense_scores import DenseWeights
 from unmissed.models.linear.ranking.ranker import Ranker
 from unmissed.models.linear.ranking.rescoring import WeightsByLabel
 from unmissed.models.linear.shard import Shard, hide_untrained

@@ -119,8 +119,11 @@ def test_any_form_of_labels_gives_the_same_model(fitted, problem, convert):
 
 def test_any_form_of_rows_gives_the_same_model(fitted, problem):
     X, Y = problem
-    for form in (sp.csc_matrix(X), sp.csr_array(X), X.toarray(), X.astype(np.float64)):
+    for form in (sp.csc_matrix(X), sp.csr_array(X), X.astype(np.float64)):
         assert same(fitted, DiSMEC(block_size=8, n_jobs=1).fit(form, Y))
+    dense = DiSMEC(block_size=8, n_jobs=1, prune=0.0, tol=1e-6).fit(X.toarray(), Y)  # solved as dense features
+    again = DiSMEC(block_size=8, n_jobs=1, prune=0.0, tol=1e-6).fit(X, Y)
+    np.testing.assert_allclose(dense.decision_function(X), again.decision_function(X), atol=2e-2)
 
 
 def test_read_only_inputs_are_accepted_and_not_changed(fitted, problem, scoring):
@@ -141,7 +144,7 @@ def test_unsorted_duplicated_entries_are_summed_without_touching_the_input():
     before = rows.indices.copy()
     Y = np.array([[1], [0]])
     messy = DiSMEC(n_jobs=1).fit(rows, Y)
-    clean = DiSMEC(n_jobs=1).fit(np.array([[2.0, 0.0, 4.0], [0, 0, 0]]), Y)
+    clean = DiSMEC(n_jobs=1).fit(sp.csr_matrix(np.array([[2.0, 0.0, 4.0], [0, 0, 0]])), Y)
     assert same(messy, clean)
     assert np.array_equal(rows.indices, before)
 

@@ -156,7 +156,7 @@ def test_refreshing_changes_nothing_but_rounding():
 
 def test_results_do_not_depend_on_threads_and_a_resumed_training_gives_the_same_bytes():
     X, Y = make_problem(5, n_samples=90, n_features=20, n_labels=7)
-    settings = {"tol": 1e-6, "max_epochs": 37, "block_size": 3}
+    settings = {"early_stopping": False, "l1": 0.3, "C": 10.0, "tol": 1e-6, "max_epochs": 37, "block_size": 3}
     with pytest.warns(UserWarning, match="joint problem"):
         straight = PDSparse(n_jobs=1, **settings).fit(X, Y)
     with pytest.warns(UserWarning, match="joint problem"):
@@ -207,7 +207,7 @@ def test_a_damaged_state_is_rejected_before_compiled_code_reads_it(name, damage,
     pieces = InMemory()
     pieces.put(Piece("state/000001", arrays, {"epoch": 1}))
     with pytest.raises(InputError, match=message):
-        PDSparse().fit(X, Y, work=Work(pieces=pieces))
+        PDSparse(early_stopping=False).fit(X, Y, work=Work(pieces=pieces))
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("l1", -1.0), ("C", 0), ("tol", 0), ("fit_bias", "free")])

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from unmissed.execution import Threads
 from unmissed.models.linear.design import by_frequency
-from unmissed.models.linear.ranking.dense_part import DensePart
+from unmissed.models.linear.ranking.dense_scores import DensePart
 from unmissed.models.linear.ranking.tiles import fill_tile, score_sparse, score_tile
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.simd import LANES

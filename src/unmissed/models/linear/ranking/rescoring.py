@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Threads
-from unmissed.models.linear.ranking.dense_part import DensePart
+from unmissed.models.linear.ranking.dense_scores import DensePart
 from unmissed.models.linear.ranking.tiles import rescore_candidates
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.workspace import zeroed_workspace

@@ -175,7 +175,7 @@ def test_candidates_are_scored_like_all_labels(n_jobs):
 
 def test_a_model_can_propose_candidates():
     problem = Problem(6)
-    proposing = Popularity().fit(sp.csr_matrix(problem.X), np.ones((23, 60)))
+    proposing = Popularity().fit(problem.features, np.ones((23, 60)))
     found = problem.model().rank(problem.features, 3, candidates=proposing, n_candidates=60)
     assert_equal(found, best_of(problem.scores(), 3))
 
