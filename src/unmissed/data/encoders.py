@@ -10,10 +10,11 @@ import hashlib
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ import numpy.typing as npt
 from unmissed import _jit
 from unmissed.errors import InputError
 from unmissed.progress import Progress, describe, silent
-from unmissed.writing import atomic_file, make_folder
+from unmissed.writing import atomic_file
 
 Embeddings = npt.NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Any]
-_BLOCK = 512  # texts per cached block
+BLOCK = 128
+"""Texts that are embedded, and cached, at a time."""
 _FEWEST_CACHED = 64  # fewer texts, such as those of a query, are not kept on disk
+_UNLIMITED = 1 << 20  # tokens of a model that reads texts of any length
 _MODULES = "modules.json"  # sentence-transformers' list of the layers of a model
 
 
@@ -69,6 +72,8 @@ class EncoderIdentity:
 class SentenceEncoder:
     """A sentence-transformers model; it is loaded when the first text is embedded.
 
+    A blank text gets an embedding of zeros: it says nothing.
+
     Parameters
     ----------
     name : a local folder, or the name of an installed package that holds a model
@@ -79,45 +84,76 @@ class SentenceEncoder:
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise InputError(f"max_tokens must be a positive integer; got {max_tokens!r}")
         self.name = os.fspath(name)
-        self.folder = find_model_folder(self.name)
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
+        find_model_folder(self.name)  # raises now rather than after the texts are read
+        self._expected: tuple[EncoderIdentity, str] | None = None
+
+    @classmethod
+    def stored(cls, identity: EncoderIdentity, where: str) -> SentenceEncoder:
+        """Return the encoder that a run or store at `where` was made with.
+
+        It raises InputError when the first text is embedded, if the model is missing or its files have changed.
+        """
+        encoder = cls.__new__(cls)
+        encoder.name, encoder.max_tokens, encoder._expected = identity.name, identity.max_tokens, (identity, where)
+        return encoder
+
+    def __repr__(self) -> str:
+        tokens = "" if self.max_tokens is None else f", max_tokens={self.max_tokens}"
+        return f"{type(self).__name__}({self.name!r}{tokens})"
+
+    def __deepcopy__(self, memo: Any) -> SentenceEncoder:
+        return self  # it never changes, and clones need not load the model again
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_model"}
 
     @cached_property
     def identity(self) -> EncoderIdentity:
-        """What determines the embeddings."""
-        size = self._model.get_sentence_embedding_dimension()
-        if not size:
-            raise InputError(f"{self.folder}: does not say how long its embeddings are")
+        """What determines the embeddings; that of a stored encoder needs no model."""
+        if self._expected is not None:
+            return self._expected[0]
         return EncoderIdentity(
             name=self.name,
             digest=digest_folder(self.folder),
-            n_dense=int(size),
-            max_tokens=int(self._model.max_seq_length),
+            n_dense=int(self._encode(["text"]).shape[1]),
+            max_tokens=_tokens_of(self._model),
             pooling=_pooling_of(self.folder),
         )
 
-    @classmethod
-    def open(cls, identity: EncoderIdentity, where: str) -> SentenceEncoder:
-        """Return the encoder of a run; raise InputError if it is missing, or if its files are those of another one."""
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the model; raise InputError if it is missing, or is not that of a stored encoder."""
+        if self._expected is None:
+            return find_model_folder(self.name)
+        identity, where = self._expected
         try:
-            encoder = cls(identity.name, max_tokens=identity.max_tokens)
+            folder = find_model_folder(self.name)
         except InputError as error:
-            raise InputError(f"{where}: was trained with the encoder {identity.name}: {error}") from error
-        found = digest_folder(encoder.folder)
+            raise InputError(f"{where}: was made with the encoder {self.name}: {error}") from error
+        found = digest_folder(folder)
         if found != identity.digest:
             raise InputError(
-                f"{where}: was trained with another encoder: the files of {encoder.folder} have the digest "
-                f"{found[:12]}, expected {identity.digest[:12]}"
+                f"{where}: was made with another encoder: the files of {folder} have the digest {found[:12]}, "
+                f"expected {identity.digest[:12]}"
             )
-        return encoder
+        return folder
 
     def __call__(self, texts: Sequence[str]) -> Embeddings:
         """Return the embeddings of texts, (n_texts, n_dense)."""
-        found = self._model.encode(list(texts), batch_size=32, show_progress_bar=False, convert_to_numpy=True)
-        return np.ascontiguousarray(found, dtype=np.float32)
+        spoken = [position for position, text in enumerate(texts) if text.strip()]
+        embeddings = np.zeros((len(texts), self.identity.n_dense), np.float32)
+        if spoken:
+            found = self._encode([texts[position] for position in spoken])
+            embeddings[spoken] = _check_embeddings(found, len(spoken), self.identity.n_dense)
+        return embeddings
+
+    def _encode(self, texts: list[str]) -> npt.NDArray[Any]:
+        return np.asarray(self._model.encode(texts, batch_size=32, show_progress_bar=False, convert_to_numpy=True))
 
     @cached_property
     def _model(self) -> Any:
+        folder = self.folder
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -125,10 +161,39 @@ class SentenceEncoder:
                 "encoders need sentence-transformers: pip install 'unmissed[encoders]' "
                 f"(it installs PyTorch; the error was: {error})"
             ) from error
-        model = SentenceTransformer(str(self.folder), device=None, local_files_only=True, trust_remote_code=False)
-        if self._max_tokens is not None:
-            model.max_seq_length = self._max_tokens
+        with _no_bars():
+            try:
+                model = SentenceTransformer(str(folder), local_files_only=True, trust_remote_code=False)
+            except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
+                reason = next(iter(str(error).splitlines()), type(error).__name__)
+                raise InputError(f"{folder}: not readable as a sentence-transformers model: {reason}") from error
+        limit = _tokens_of(model)
+        if self.max_tokens not in (None, limit):
+            if self.max_tokens > limit or limit == _UNLIMITED:  # type: ignore[operator]
+                most = "texts of any length" if limit == _UNLIMITED else f"at most {limit} tokens of a text"
+                raise InputError(f"the encoder {self.name} reads {most}; got max_tokens={self.max_tokens}")
+            model.max_seq_length = self.max_tokens
         return model
+
+
+def _tokens_of(model: Any) -> int:
+    """Return the number of tokens that a model reads of a text."""
+    limit = model.max_seq_length
+    return _UNLIMITED if limit is None or not limit < _UNLIMITED else int(limit)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Hide the progress bars with which transformers loads a model."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def find_model_folder(name: str) -> Path:
@@ -177,8 +242,10 @@ def _pooling_of(folder: Path) -> str:
     return "unknown"
 
 
-def embed(texts: Sequence[str], encode: Encode, *, progress: Progress = silent) -> Embeddings:
-    """Return the embeddings of texts, (n_texts, n_dense), computed in blocks.
+def embed(
+    texts: Iterable[str], encode: Encode, *, n_texts: int | None = None, progress: Progress = silent
+) -> Iterator[Embeddings]:
+    """Yield the embeddings of texts in blocks of rows, (n_texts, n_dense) together.
 
     Blocks of a `SentenceEncoder` are kept in the cache folder (`UNMISSED_CACHE_DIR`), so that an interrupted embedding
     resumes and the same texts are not embedded twice. The last bits of an embedding may depend on the other texts of
@@ -186,48 +253,54 @@ def embed(texts: Sequence[str], encode: Encode, *, progress: Progress = silent) 
 
     Parameters
     ----------
-    texts : the texts
+    texts : the texts, read block by block
     encode : a `SentenceEncoder`, or a function that returns an array of one embedding per text
-    progress : called with the number of texts that are embedded
+    n_texts : the number of texts, if it is known
+    progress : called with the number of texts that were embedded, and that of texts which were not in the cache
     """
     describe(progress, "embedding texts")
-    progress(0, len(texts))
-    keep = len(texts) >= _FEWEST_CACHED
-    blocks: list[Embeddings] = []
-    for begin in range(0, len(texts), _BLOCK):
-        block = texts[begin : begin + _BLOCK]
-        if keep and isinstance(encode, SentenceEncoder):
-            blocks.append(_cached_block(encode, block))
+    keep = isinstance(encode, SentenceEncoder) and (n_texts is None or n_texts >= _FEWEST_CACHED)
+    n_dense = encode.identity.n_dense if isinstance(encode, SentenceEncoder) else None
+    n_cached = n_embedded = 0
+    rest = iter(texts)
+    while block := list(islice(rest, BLOCK)):
+        target = _cached_file(encode, block) if keep else None
+        found = None if target is None else _read_cached(target, len(block), n_dense)
+        if found is None:
+            found = _check_embeddings(encode(block), len(block), n_dense)
+            n_embedded += len(block)
+            if target is not None:
+                _write_cached(target, found)
         else:
-            blocks.append(_check_embeddings(encode(block), len(block)))
-        if blocks[-1].shape[1] != blocks[0].shape[1]:
-            raise InputError(
-                f"the encoder returned {blocks[-1].shape[1]} numbers per text, and {blocks[0].shape[1]} before"
-            )
-        progress(min(begin + _BLOCK, len(texts)), len(texts))
-    return np.concatenate(blocks) if blocks else np.empty((0, _size_of(encode)), np.float32)
+            n_cached += len(block)
+        n_dense = int(found.shape[1])
+        progress(n_embedded, None if n_texts is None else n_texts - n_cached)
+        yield found
 
 
-def _size_of(encode: Encode) -> int:
-    """Return the length of an embedding; 0 if no text tells it."""
-    return encode.identity.n_dense if isinstance(encode, SentenceEncoder) else 0
-
-
-def _cached_block(encoder: SentenceEncoder, block: Sequence[str]) -> Embeddings:
-    """Return the embeddings of a block from the cache, or compute and store them."""
-    identity = encoder.identity
+def _cached_file(encode: Encode, block: Sequence[str]) -> Path:
+    """Return the file of the cache for a block of texts."""
+    assert isinstance(encode, SentenceEncoder)
+    identity = encode.identity
     key = hashlib.sha256(f"{identity.digest} {identity.max_tokens} {len(block)}".encode())
     for text in block:
         key.update(hashlib.sha256(text.encode()).digest())
-    target = _jit.cache_home() / "embeddings" / identity.digest[:16] / f"{key.hexdigest()[:32]}.npy"
+    return _jit.cache_home() / "embeddings" / identity.digest[:16] / f"{key.hexdigest()[:32]}.npy"
+
+
+def _read_cached(path: Path, n_texts: int, n_dense: int | None) -> Embeddings | None:
+    """Return a block of the cache; None if it is missing or damaged."""
     with suppress(OSError, ValueError, InputError):
-        return _check_embeddings(np.load(target, allow_pickle=False), len(block), identity.n_dense)
-    found = _check_embeddings(encoder(block), len(block), identity.n_dense)
+        return _check_embeddings(np.load(path, allow_pickle=False), n_texts, n_dense)
+    return None
+
+
+def _write_cached(path: Path, embeddings: Embeddings) -> None:
     with suppress(OSError):  # a cache that cannot be written is not needed
-        make_folder(target.parent)
-        with atomic_file(target) as stream:
-            np.save(stream, found)
-    return found
+        for folder in reversed((path.parent, *path.parent.parents)):  # private, as the cache of kernels has to be
+            folder.mkdir(mode=0o700, exist_ok=True)
+        with atomic_file(path) as stream:
+            np.save(stream, embeddings)
 
 
 def _check_embeddings(found: Any, n_texts: int, n_dense: int | None = None) -> Embeddings:
@@ -239,7 +312,7 @@ def _check_embeddings(found: Any, n_texts: int, n_dense: int | None = None) -> E
             f"{n_texts} texts"
         )
     if n_dense is not None and array.shape[1] != n_dense:
-        raise InputError(f"the encoder returned {array.shape[1]} numbers per text; expected {n_dense}")
+        raise InputError(f"the encoder returned {array.shape[1]} numbers per text; expected {n_dense} as before")
     embeddings = np.ascontiguousarray(array, dtype=np.float32)
     wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if wrong.size:
