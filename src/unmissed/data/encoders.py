@@ -164,7 +164,7 @@ class SentenceEncoder:
         with _no_bars():
             try:
                 model = SentenceTransformer(str(folder), local_files_only=True, trust_remote_code=False)
-            except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
+            except Exception as error:  # whatever the library raises for the files of a model
                 reason = next(iter(str(error).splitlines()), type(error).__name__)
                 raise InputError(f"{folder}: not readable as a sentence-transformers model: {reason}") from error
         limit = _tokens_of(model)
@@ -233,12 +233,15 @@ def digest_folder(folder: Path) -> str:
 
 def _pooling_of(folder: Path) -> str:
     """Return the pooling modes that a model's configuration names; `unknown` if there are none."""
+    prefix = "pooling_mode_"
     for path in sorted(folder.glob("*Pooling/config.json")):
         with suppress(OSError, ValueError, AttributeError):
-            modes = json.loads(path.read_text(encoding="utf-8")).items()
-            chosen = [name.removeprefix("pooling_mode_").removesuffix("_tokens") for name, on in modes if on is True]
+            config = json.loads(path.read_text(encoding="utf-8"))
+            named = config.get("pooling_mode")  # before version 5, a flag per mode
+            flags = [name.removeprefix(prefix) for name, on in config.items() if name.startswith(prefix) and on is True]
+            chosen = [named] if isinstance(named, str) else named if isinstance(named, list) else flags
             if chosen:
-                return "+".join(chosen)
+                return "+".join(str(one).removesuffix("_tokens") for one in chosen)
     return "unknown"
 
 
@@ -285,7 +288,12 @@ def _cached_file(encode: Encode, block: Sequence[str]) -> Path:
     key = hashlib.sha256(f"{identity.digest} {identity.max_tokens} {len(block)}".encode())
     for text in block:
         key.update(hashlib.sha256(text.encode()).digest())
-    return _jit.cache_home() / "embeddings" / identity.digest[:16] / f"{key.hexdigest()[:32]}.npy"
+    return cache_folder() / identity.digest[:16] / f"{key.hexdigest()[:32]}.npy"
+
+
+def cache_folder() -> Path:
+    """Return the folder of cached embeddings; it may be removed at any time."""
+    return _jit.cache_home() / "embeddings"
 
 
 def _read_cached(path: Path, n_texts: int, n_dense: int | None) -> Embeddings | None:

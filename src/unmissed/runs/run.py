@@ -264,8 +264,8 @@ class Run:
         """Return the k highest-scoring labels of each row; `rows` is a matrix, a text, or several texts.
 
         `dense` has the dense features of the rows, if the run was trained on such; for one text it may be one line.
-        Rows given as `Features` have their own, and the run's encoder computes those of texts. `params` are other values
-        of prediction parameters, as in `Model.rank`.
+        Rows given as `Features` have their own, and the run's encoder computes those of texts. `params` are other
+        values of prediction parameters, as in `Model.rank`.
 
         A text without a known word gets no labels; `no_known_words` of the ranking is true for it. A word is known if
         its IDF weight is above 0: it is in the vocabulary, but not in every training text. Rows of a matrix are ranked
