@@ -187,7 +187,6 @@ def test_commands_give_the_same_directly_and_through_a_store(model_folder, tmp_p
     assert answers[0]["rows"] == answers[1]["rows"]
     said(capsys, "data", "convert", test, tmp_path / "test", "--like", tmp_path / "store")
     assert open_store(tmp_path / "test").n_dense == 8
-    said(capsys, "evaluate", tmp_path / "direct", test)
 
 
 def test_options_of_encoders_are_refused_where_they_do_not_belong(model_folder, tmp_path, capsys):

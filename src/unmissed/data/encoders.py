@@ -169,7 +169,7 @@ class SentenceEncoder:
                 raise InputError(f"{folder}: not readable as a sentence-transformers model: {reason}") from error
         limit = _tokens_of(model)
         if self.max_tokens not in (None, limit):
-            if self.max_tokens > limit or limit == _UNLIMITED:  # type: ignore[operator]
+            if self.max_tokens > limit or limit == _UNLIMITED:
                 most = "texts of any length" if limit == _UNLIMITED else f"at most {limit} tokens of a text"
                 raise InputError(f"the encoder {self.name} reads {most}; got max_tokens={self.max_tokens}")
             model.max_seq_length = self.max_tokens

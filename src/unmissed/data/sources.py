@@ -200,7 +200,8 @@ def _text_features(
     if hasattr(text, "terms_"):
         return text
     check_one_source(text, dense, name_of(path))
-    return clone(text)
+    unfitted: TextFeatures = clone(text)
+    return unfitted
 
 
 def _load_texts(

@@ -25,8 +25,8 @@ from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
-TextRows = sparse.csr_matrix | Features
-"""Features of texts: a sparse matrix, or both parts if there is an encoder."""
+TextRows = Any
+"""Features of texts: a `csr_matrix`, or `Features` if there is an encoder."""
 KIND = "text features"
 VERSION = 1
 ANALYZERS = ("word", "char", "char_wb")
@@ -311,7 +311,7 @@ def _list_stop_words(stop_words: Any) -> list[str]:
 
 def _check_options(options: Any, where: str) -> None:
     """Raise InputError if stored options have unknown names or wrong types."""
-    kinds = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
+    kinds: dict[str, Any] = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
     kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool, "unicode_normalization": str, "encoder": dict}
     valid = isinstance(options, dict) and options.keys() <= kinds.keys()
     valid = valid and all(isinstance(value, kinds[name]) for name, value in options.items())
