@@ -102,7 +102,7 @@ class SentenceEncoder:
         tokens = "" if self.max_tokens is None else f", max_tokens={self.max_tokens}"
         return f"{type(self).__name__}({self.name!r}{tokens})"
 
-    def __deepcopy__(self, memo: Any) -> SentenceEncoder:
+    def __deepcopy__(self, _: Any) -> SentenceEncoder:
         return self  # it never changes, and clones need not load the model again
 
     def __getstate__(self) -> dict[str, Any]:
