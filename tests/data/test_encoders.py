@@ -148,7 +148,10 @@ def test_models_are_found_in_folders_and_in_installed_packages(tmp_path, monkeyp
         SentenceEncoder(package)
     (package / "modules.json").write_text("[]")
     assert find_model_folder(str(package)) == package.resolve()
+    monkeypatch.chdir(package.parent)
+    assert SentenceEncoder("model").name == str(package.resolve())  # a run is used from other folders, too
     monkeypatch.syspath_prepend(tmp_path)
+    assert SentenceEncoder("some-tiny-model").name == "some-tiny-model"
     assert find_model_folder("some-tiny-model") == package.resolve()
     with pytest.raises(InputError, match="there is no encoder 'some-other-model'"):
         TextFeatures(encoder="some-other-model")

@@ -41,7 +41,7 @@ class EncoderIdentity:
 
     Parameters
     ----------
-    name : the folder or the package of the model, as it was given
+    name : the absolute path of the model's folder, or the name of its package
     digest : SHA-256 of the model's files
     n_dense : length of an embedding
     max_tokens : number of tokens that are read of a text; the rest is ignored
@@ -83,9 +83,9 @@ class SentenceEncoder:
     def __init__(self, name: str | os.PathLike[str], *, max_tokens: int | None = None) -> None:
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise InputError(f"max_tokens must be a positive integer; got {max_tokens!r}")
-        self.name = os.fspath(name)
+        folder = find_model_folder(os.fspath(name))  # raises now rather than after the texts are read
+        self.name = str(folder) if Path(name).is_dir() else os.fspath(name)  # found from any working directory
         self.max_tokens = max_tokens
-        find_model_folder(self.name)  # raises now rather than after the texts are read
         self._expected: tuple[EncoderIdentity, str] | None = None
 
     @classmethod
