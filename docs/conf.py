@@ -29,6 +29,7 @@ HUBS = {
         "walk_sklearn",
         "walk_scores",
         "data",
+        "encoders",
         "propensity",
         "metrics",
         "compare",

@@ -109,7 +109,7 @@ def test_pickled_features_leave_out_the_converted_matrix():
     np.testing.assert_array_equal(again.csr.toarray(), features.csr.toarray())
 
 
-def test_each_part_is_normalized_on_its_own_then_the_row_as_a_whole():
+def test_each_part_is_normalized_on_its_own_and_then_the_row():
     found = MIXED.normalized(0.25)
     words, dense = np.linalg.norm(found.sparse.toarray(), axis=1), np.linalg.norm(found.dense, axis=1)
     assert dense[5] == 0

@@ -75,7 +75,8 @@ class ProgressLines:
         self._write(f"{self._description}: {done:,}{share} after {_span(now - self._begin)}{rest}")
 
     def describe(self, text: str) -> None:
-        """Write what is being done, if the last line is old enough."""
+        """Write what is being done, if the last line is old enough, and begin the next lines with it."""
+        self._description = text
         now = time.monotonic()
         if now - self._latest >= self._pause:
             self._latest = now

@@ -82,7 +82,7 @@ def test_help_shows_the_parameters_of_the_method_and_their_defaults(capsys):
     shown = " ".join(said(capsys, "train", "pw-dismec", "--help").split())
     for part in (
         "--weighting",
-        "[default: floored-tail]",
+        "floored-tail]",
         "--no-normalize",
         "--fit-bias",
         "true|false|free",

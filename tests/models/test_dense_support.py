@@ -99,7 +99,7 @@ def test_candidates_on_held_out_rows_have_their_own_weight():
         key = next(key for key in held._training if key[3] == weight)
         seen[weight] = np.linalg.norm(held._training[key].features.dense, axis=1)
     for weight, norms in seen.items():
-        np.testing.assert_allclose(norms, weight, rtol=1e-6)
+        np.testing.assert_allclose(norms, weight / np.hypot(1, weight), rtol=1e-6)
 
 
 def test_the_memory_of_a_conversion_is_announced_and_too_much_is_refused(caplog, monkeypatch):

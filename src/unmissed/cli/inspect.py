@@ -79,7 +79,10 @@ def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("method", recipe["method"])]
     rows += [(f"  {name}", _short(value)) for name, value in recipe["params"].items()]
     if recipe["text"] is not None:
-        rows.append(("text", _short(recipe["text"])))
+        words = {name: value for name, value in recipe["text"].items() if name != "encoder"}
+        rows.append(("text", _short(words)))
+        if "encoder" in recipe["text"]:
+            rows.append(("encoder", _encoder(recipe["text"]["encoder"])))
     rows += [
         ("labels", f"{metadata['n_labels']:,}"),
         ("features", show.features(metadata["n_features"], metadata["n_dense"], unit="")),
@@ -132,6 +135,14 @@ def _show_label(run: "Run", label: str, top: int, json: bool) -> None:
     rows.append(["(bias)", f"{metadata['constant']:+.3f}"])
     seen = "" if metadata["count"] is None else f", {metadata['count']:,} training rows"
     show.print_table(f"{metadata['name']} (label {metadata['label']}{seen})", ["feature", "weight"], rows)
+
+
+def _encoder(identity: dict[str, Any]) -> str:
+    """Return the identity of an encoder in words."""
+    return (
+        f"{identity['name']} (digest {identity['digest'][:12]}): {identity['n_dense']:,} numbers of at most "
+        f"{identity['max_tokens']:,} tokens, {identity['pooling']} pooling"
+    )
 
 
 def _short(value: Any) -> str:

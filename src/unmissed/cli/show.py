@@ -5,14 +5,17 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unmissed.cli.terminal_text import HIDDEN, escape_control
 from unmissed.progress import Progress, ProgressLines
+
+if TYPE_CHECKING:
+    from unmissed.data import TextFeatures
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 PATIENCE = 2.0  # seconds before a progress bar appears
@@ -152,6 +155,13 @@ def stoppable(what_is_kept: Callable[[], str] = lambda: AGAIN) -> Iterator[None]
         if not _kept:
             _kept.append(what_is_kept())
         raise
+
+
+def keeping_embeddings(text: "TextFeatures | None") -> AbstractContextManager[None]:
+    """Let the message after Ctrl-C say that embeddings are kept, if the text features have an encoder."""
+    if text is None or text.encoder is None:
+        return nullcontext()
+    return stoppable(lambda: "the embeddings so far are kept; the same command resumes")
 
 
 def what_is_kept() -> str:

@@ -238,7 +238,7 @@ def load_rows(run: "Run", data: str, reading: RowOptions) -> "Dataset":
     """Read a data set; texts are converted with the features of a run."""
     from unmissed.data import load
 
-    with show.progress_bar("reading") as progress:
+    with show.progress_bar("reading") as progress, show.keeping_embeddings(run.text):
         return load(data, text=run.text, progress=progress, **reading.words())
 
 
@@ -284,7 +284,7 @@ def load_training_set(data: str, text: TextOptions, reading: RowOptions) -> "Dat
     from unmissed.data.checks import check_labels
 
     features = text.features(data, reading.columns)
-    with show.progress_bar("reading") as progress:
+    with show.progress_bar("reading") as progress, show.keeping_embeddings(features):
         dataset = load(data, text=features, progress=progress, **reading.words())
     for line in check_labels(data, dataset.Y, dataset.label_names, dataset.documents):
         show.warn(line)

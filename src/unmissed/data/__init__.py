@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unmissed.data import catalog
     from unmissed.data.checks import check_dataset
     from unmissed.data.dataset import Dataset
+    from unmissed.data.encoders import SentenceEncoder
     from unmissed.data.readers.xmc_text import write_xmc
     from unmissed.data.sources import load, load_labels, read_texts, save
     from unmissed.data.store import open_store, write_store
@@ -25,6 +26,7 @@ _PUBLIC = {
     "Columns": "table_columns",
     "Corpus": "synthetic",
     "Dataset": "dataset",
+    "SentenceEncoder": "encoders",
     "TextFeatures": "text",
     "catalog": "catalog",
     "check_dataset": "checks",
@@ -42,6 +44,7 @@ __all__ = [
     "Columns",
     "Corpus",
     "Dataset",
+    "SentenceEncoder",
     "TextFeatures",
     "catalog",
     "check_dataset",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -11,6 +11,9 @@ from unmissed.data.dataset import Dataset
 from unmissed.errors import InputError
 from unmissed.files import open_npy
 from unmissed.matrices import check_dense
+
+if TYPE_CHECKING:
+    from unmissed.data.text import TextFeatures
 
 Dense = str | os.PathLike[str] | npt.ArrayLike
 """The path of a `.npy` file, or an array."""
@@ -30,6 +33,12 @@ def add_dense(dataset: Dataset, dense: Dense, where: str) -> Dataset:
     part = read_dense(dense)
     check_number_of_rows(part, dense, dataset.n_samples, where)
     return dataset.with_dense(part)
+
+
+def check_one_source(text: TextFeatures, dense: Dense | None, where: str) -> None:
+    """Raise InputError if a training set at `where` is given dense features, and an encoder that computes others."""
+    if dense is not None and text.encoder is not None:
+        raise InputError(f"{where}: gets dense features and an encoder; give one of them (--dense or --encoder)")
 
 
 def check_number_of_rows(part: npt.NDArray[Any], dense: Dense, n_samples: int, where: str) -> None:

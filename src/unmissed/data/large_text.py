@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from unmissed.data.dataset import Dataset
-from unmissed.data.dense_part import Dense, check_dense_part, check_number_of_rows, read_dense
+from unmissed.data.dense_part import Dense, check_dense_part, check_number_of_rows, check_one_source, read_dense
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader
 from unmissed.data.names import read_title_file
@@ -163,7 +163,8 @@ def convert_text(
     target : path of the new store; an existing store with the same contents is kept
     text : options of the text features; they are fitted on the source
     like : training set whose features and labels are used, for a test set
-    dense : dense features of the documents: an array, or a `.npy` file
+    dense : dense features of the documents: an array, or a `.npy` file. Text features with an encoder compute them
+        otherwise, in a third pass and in this process
     options : options of the reader, such as the names of columns
     n_jobs : number of worker processes; it does not affect the store
     progress : progress callback, called with the bytes read in each pass
@@ -171,29 +172,45 @@ def convert_text(
     blocks = _BlockSource(source, options or ReadOptions(), progress)
     dense_part = None if dense is None else read_dense(dense)
     if like is not None:
-        check_dense_part(str(source), 0 if dense_part is None else dense_part.shape[1], like)
+        if dense is not None or like.text is None or like.text.encoder is None:
+            check_dense_part(str(source), 0 if dense_part is None else dense_part.shape[1], like)
         if like.text is None or like.label_names is None:
             raise InputError(f"{source}: holds texts, but the training set's features were not made from text")
         text, names, titles = like.text, like.label_names, like.label_titles
     else:
         form = blocks.options.columns.unicode_normalization
         features = TextFeatures(unicode_normalization=form) if text is None else clone(text)
+        check_one_source(features, dense, str(source))
+        _ = features.identity  # loads the model: its errors come before those of texts
         text, names = _learn(blocks, features, n_jobs)
         titles = read_title_file(source, names, form)
     with temporary_folder(target) as folder, naming_target(target, folder):
         with _RowFiles(folder) as rows:
-            for part in _map_blocks(VectorizeBlock(text, names), blocks, n_jobs):
+            for part in _map_blocks(VectorizeBlock(text.without_encoder(), names), blocks, n_jobs):
                 rows.add(part)
         dataset = rows.dataset(source, text, names, titles)
         if dense is not None and dense_part is not None:
             check_number_of_rows(dense_part, dense, dataset.n_samples, str(source))
+        elif text.encoder is not None:
+            dense_part = _embed(blocks, text, dataset.n_samples, folder / "dense")
         write_store(dataset.with_dense(dense_part), target, keep_same=True)
+
+
+def _embed(blocks: _BlockSource, text: TextFeatures, n_samples: int, path: Path) -> Array:
+    """Run the third pass: write the embeddings of all texts to a file and return them memory-mapped."""
+    texts = (document for block in replace(blocks, progress=silent) for document, _ in block.read())
+    n_dense = 0
+    with open(path, "wb") as stream:
+        for embeddings in text.embed(texts, n_texts=n_samples, progress=blocks.progress):
+            n_dense = embeddings.shape[1]
+            stream.write(embeddings.data)
+    return np.memmap(path, np.float32, "r", shape=(n_samples, n_dense))
 
 
 def _learn(blocks: _BlockSource, text: TextFeatures, n_jobs: int) -> tuple[TextFeatures, list[str]]:
     """Run the first pass: fit the text features and return them with the sorted label names."""
     total = TermCounts()
-    for counts in _map_blocks(CountTerms(text), blocks, n_jobs):
+    for counts in _map_blocks(CountTerms(text.without_encoder()), blocks, n_jobs):
         total.add(counts)
     if not total.n_documents:
         raise InputError(f"{blocks.source}: holds no documents")

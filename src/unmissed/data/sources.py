@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from unmissed.data.dataset import Dataset, Origin
-from unmissed.data.dense_part import Dense, add_dense, check_dense_part
+from unmissed.data.dense_part import Dense, add_dense, check_dense_part, check_one_source
 from unmissed.data.documents import Documents, binarize, name_of
 from unmissed.data.formats import files_of, find_reader, find_writer, holds_text
 from unmissed.data.names import read_title_file
@@ -23,6 +23,7 @@ from unmissed.data.text import TextFeatures
 from unmissed.data.unicode import find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
@@ -56,9 +57,9 @@ def load(
         labels are left out and counted in `n_unknown_labels`. Sizes must agree.
     keep_unknown : with `like`, keep the labels that it does not have: their columns follow, sorted by name
     text : text features, fitted on this file unless they are fitted already; scikit-learn's TfidfVectorizer is
-        accepted. A string is the name of the text column
+        accepted. A string is the name of the text column. Those with an encoder embed the texts
     dense : dense features of the rows, such as embeddings, in addition to those of `path`: an array, or the path of a
-        `.npy` file, which is memory-mapped
+        `.npy` file, which is memory-mapped. Fitted text features with an encoder then embed nothing
     labels : name of the label column, short for `columns=Columns(labels=...)`
     columns : names of the columns of texts, labels and ids, and the label separator
     header, one_based : for XMC text: whether the first line holds the sizes, whether indices start at 1. Columns of a
@@ -71,7 +72,8 @@ def load(
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)
     if isinstance(reader, DocumentReader):
-        dataset = _load_texts(path, like, None if isinstance(text, str) else text, options, progress, keep_unknown)
+        features = _text_features(path, like, None if isinstance(text, str) else text, options, dense)
+        dataset = _load_texts(path, like, features, options, progress, keep_unknown, embedded=dense is None)
     else:
         sizes = {} if like is None else {"n_features": int(like.X.shape[1]), "n_labels": like.n_labels}
         dataset = reader.read(path, options, **sizes, progress=progress)
@@ -81,8 +83,9 @@ def load(
         check_dense_part(name_of(path), dataset.n_dense, like)
         if not isinstance(reader, DocumentReader):
             dataset = _align(path, dataset, like, keep_unknown)
-    elif isinstance(path, str | os.PathLike) and (dense is None or isinstance(dense, str | os.PathLike)):
-        more = {} if dense is None else {"dense": os.path.abspath(dense)}
+    elif _is_readable_again(path, dense, dataset.text):
+        assert isinstance(path, str | os.PathLike)
+        more = {} if dense is None else {"dense": os.path.abspath(str(dense))}
         vars(dataset)["origin"] = Origin(_absolute(path), {**dataclasses.asdict(options), **more})
     return dataset
 
@@ -118,12 +121,17 @@ def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> No
         raise InputError(
             f"{path}: {writer.name} hold texts, and a data set holds features; convert the file of the texts"
         )
-    if dataset.dense is not None and not writer.writes_dense:
+    check_writes_dense(path, writer, has_dense=dataset.dense is not None)
+    writer.write(dataset, path, progress)
+
+
+def check_writes_dense(path: PathLike, writer: DatasetWriter, *, has_dense: bool) -> None:
+    """Raise InputError if a data set has a dense part and the format of the path cannot hold it."""
+    if has_dense and not writer.writes_dense:
         raise InputError(
             f"{path}: {writer.name} holds no dense features; write a store (a name without a suffix) or "
             "X.npz,E.npy,Y.npz"
         )
-    writer.write(dataset, path, progress)
 
 
 def load_labels(
@@ -173,31 +181,54 @@ def _absolute(path: PathLike) -> str:
     return ",".join(str(one.absolute()) for one in files_of(path))
 
 
-def _load_texts(
-    path: Source,
-    like: Dataset | None,
-    text: TextFeatures | None,
-    options: ReadOptions,
-    progress: Progress,
-    keep_unknown: bool,
-) -> Dataset:
-    form = options.columns.unicode_normalization
+def _is_readable_again(path: Source, dense: Dense | None, text: TextFeatures | None) -> bool:
+    """Return whether the files at a path suffice to load the same data set again: no array and no function."""
+    files = isinstance(path, str | os.PathLike) and (dense is None or isinstance(dense, str | os.PathLike))
+    return files and (text is None or text.encoder is None or text.identity is not None)
+
+
+def _text_features(
+    path: Source, like: Dataset | None, text: TextFeatures | None, options: ReadOptions, dense: Dense | None
+) -> TextFeatures:
+    """Return the text features of a data set: those of the training set, those given, or the default ones."""
     if like is not None:
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
-        text = like.text
-    texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)  # texts are not held in memory
-    if text is not None and hasattr(text, "terms_"):
-        X = text.transform(texts)
+        return like.text
+    if text is None:
+        return TextFeatures(unicode_normalization=options.columns.unicode_normalization)
+    if hasattr(text, "terms_"):
+        return text
+    check_one_source(text, dense, name_of(path))
+    unfitted: TextFeatures = clone(text)
+    return unfitted
+
+
+def _load_texts(
+    path: Source,
+    like: Dataset | None,
+    text: TextFeatures,
+    options: ReadOptions,
+    progress: Progress,
+    keep_unknown: bool,
+    embedded: bool,
+) -> Dataset:
+    form = options.columns.unicode_normalization
+    texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)  # an encoder holds the texts
+    if not hasattr(text, "terms_"):
+        X = text.fit_transform(texts, progress=progress if text.encoder is not None else silent)
+    elif embedded and text.encoder is not None:
+        X = text.transform(texts, progress=progress)
     else:
-        text = TextFeatures(unicode_normalization=form) if text is None else clone(text)
-        X = text.fit_transform(texts)
+        X = text.without_encoder().transform(texts)
     Y, names, n_unknown = binarize(
         label_lists, None if like is None else like.label_names, keep_unknown=keep_unknown and like is not None
     )
+    rows = Features(X, trusted=True) if sparse.issparse(X) else X
     dataset = Dataset(
-        X,
+        rows.sparse,
         Y,
+        dense=rows.dense,
         label_names=names,
         feature_names=text.terms_,
         label_titles=read_title_file(path, names, form) if like is None else _titles(like, names),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.data.checks import check_labels
-from unmissed.data.dense_part import Dense, check_number_of_rows, read_dense
+from unmissed.data.dense_part import Dense, check_number_of_rows, check_one_source, read_dense
 from unmissed.data.documents import Documents, binarize
 from unmissed.data.readers.reader import ReadOptions
 from unmissed.data.sources import holds_text, load, load_labels
@@ -112,12 +112,14 @@ def _read_train(
     else:
         deque(texts, maxlen=0)  # exhausts the iterator, which fills label_lists
     Y, names, _ = binarize(label_lists)
-    n_dense = 0
+    n_dense = 0 if text is None or text.identity is None else text.identity.n_dense
+    if text is not None:
+        check_one_source(text, dense, str(path))
     if dense is not None:
         part = read_dense(dense)
         check_number_of_rows(part, dense, Y.shape[0], str(path))
         n_dense = int(part.shape[1])
-        n_features = None if n_features is None else n_features + n_dense
+    n_features = None if n_features is None else n_features + n_dense
     return Y, names, n_features, n_dense, check_labels(str(path), Y, names, counts)
 
 

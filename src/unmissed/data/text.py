@@ -1,9 +1,10 @@
-"""TextFeatures: L2-normalized TF-IDF features, (1 + ln count) ln(N / df), fitted on the training documents."""
+"""TextFeatures: L2-normalized TF-IDF features, (1 + ln count) ln(N / df), and embeddings by an encoder."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Self
@@ -16,12 +17,16 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from unmissed.archive import open_arrays, read_manifest, write_archive
+from unmissed.data.encoders import Embeddings, Encode, EncoderIdentity, SentenceEncoder, embed
 from unmissed.data.names import pack_names, unpack_names
 from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
+TextRows = Any
+"""Features of texts: a `csr_matrix`, or `Features` if there is an encoder."""
 KIND = "text features"
 VERSION = 1
 ANALYZERS = ("word", "char", "char_wb")
@@ -47,6 +52,9 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     sublinear : use 1 + ln c for the term frequency instead of c
     lowercase : convert texts to lower case first
     unicode_normalization : Unicode normal form of texts: `nfc`, `nfkc`, or `none`
+    encoder : adds embeddings of the texts as dense features: a `SentenceEncoder`, its name or folder, or a function
+        from a list of texts to an array of one row per text. None for TF-IDF features only. A run stores what
+        identifies a `SentenceEncoder`, and no function: whoever ranks with it then brings the embeddings (`dense`)
 
     Attributes
     ----------
@@ -63,6 +71,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     sublinear: bool = True
     lowercase: bool = True
     unicode_normalization: str = "nfc"
+    encoder: str | os.PathLike[str] | Encode | None = None
 
     def __post_init__(self) -> None:
         self._check_params()
@@ -82,15 +91,32 @@ class TextFeatures(TransformerMixin, BaseEstimator):
             raise InputError(f"ngrams is {self.ngrams}; expected at most {MAX_CHARACTERS} characters")
         _check_stop_words(self.stop_words, self.analyzer)
         check_normalization(self.unicode_normalization)
+        if isinstance(self.encoder, str | os.PathLike):
+            self.encoder = SentenceEncoder(self.encoder)
+        if self.encoder is not None and not callable(self.encoder):
+            raise InputError(f"encoder must be a name, a folder or a function; got {type(self.encoder).__name__}")
 
     @property
     def options(self) -> dict[str, Any]:
         """The constructor parameters as JSON values; defaults are left out unless in `_ALWAYS_STORED`."""
-        params = {**self.get_params(), "ngrams": list(self.ngrams)}
+        params = {**self.get_params(), "ngrams": list(self.ngrams), "encoder": None}
+        if self.identity is not None:
+            params["encoder"] = self.identity.to_json()
         if self.stop_words is not None:
             params["stop_words"] = _list_stop_words(self.stop_words)
         default = {one.name: one.default for one in fields(self)}
         return {name: value for name, value in params.items() if name in _ALWAYS_STORED or value != default[name]}
+
+    @property
+    def identity(self) -> EncoderIdentity | None:
+        """What identifies the encoder; None without one, or if it is a function."""
+        return self.encoder.identity if isinstance(self.encoder, SentenceEncoder) else None
+
+    def without_encoder(self) -> TextFeatures:
+        """Return these text features, fitted if they are, without embeddings."""
+        other = copy(self)
+        other.encoder = None
+        return other
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -98,12 +124,25 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> Self:
-        """Fit the vocabulary and idf on training documents; `y` is ignored."""
-        self.fit_transform(texts, progress=progress)
+        """Fit the vocabulary and idf on training documents; `y` is ignored. Nothing is embedded."""
+        self._fit_terms(texts, progress)
         return self
 
-    def fit_transform(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> sparse.csr_matrix:
-        """Fit on training documents, read one by one, and return their features; `y` is ignored."""
+    def fit_transform(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> TextRows:
+        """Fit on training documents, read one by one, and return their features; `y` is ignored.
+
+        Without an encoder, these are a sparse matrix, else `Features` with TF-IDF features and embeddings. An encoder
+        that is missing is reported before the texts are read.
+        """
+        if self.encoder is None:
+            return self._fit_terms(texts, progress)
+        self._check_params()
+        _ = self.identity  # loads the model: its errors come before those of texts
+        texts = list(texts)
+        return self._with_embeddings(self._fit_terms(texts, progress), texts, progress)
+
+    def _fit_terms(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
+        """Fit the vocabulary and idf and return the TF-IDF features."""
         counter = self._make_counter()
         try:
             counts = counter.fit_transform(_with_progress(texts, progress))
@@ -138,11 +177,32 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         self._counter.vocabulary_ = dict(zip(self.terms_, range(len(self.terms_)), strict=True))
         return self
 
-    def transform(self, texts: Iterable[str], *, progress: Progress = silent) -> sparse.csr_matrix:
-        """Return the features of documents; terms outside the vocabulary are ignored."""
+    def transform(self, texts: Iterable[str], *, progress: Progress = silent) -> TextRows:
+        """Return the features of documents, as `fit_transform` does; terms outside the vocabulary are ignored."""
         check_is_fitted(self, "terms_")
+        texts = texts if self.encoder is None else list(texts)
         counts = self._counter.transform(_with_progress(texts, progress))
-        return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
+        words = weigh_terms(counts, self.idf_, sublinear=self.sublinear)
+        return words if self.encoder is None else self._with_embeddings(words, texts, progress)
+
+    def embed(
+        self, texts: Iterable[str], *, n_texts: int | None = None, progress: Progress = silent
+    ) -> Iterator[Embeddings]:
+        """Yield the embeddings of texts by the encoder, in blocks of rows; `n_texts` is their number, if known."""
+        normalized = (normalize(text, self.unicode_normalization) for text in texts)
+        return embed(normalized, self._encode, n_texts=n_texts, progress=progress)
+
+    def _with_embeddings(self, words: sparse.csr_matrix, texts: Any, progress: Progress) -> Features:
+        """Return TF-IDF features with the embeddings of the same texts."""
+        blocks = list(self.embed(texts, n_texts=len(texts), progress=progress))
+        if not blocks:
+            blocks = [np.zeros((0, 0 if self.identity is None else self.identity.n_dense), np.float32)]
+        return Features(words, np.concatenate(blocks), trusted=True)
+
+    @property
+    def _encode(self) -> Encode:
+        assert callable(self.encoder)  # `_check_params` converts names
+        return self.encoder
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the terms, one per feature, as scikit-learn's transformers do; `input_features` is ignored."""
@@ -152,7 +212,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     def count_terms(self, texts: Iterable[str], progress: Progress = silent) -> int:
         """Return the number of features that `fit` would learn from these texts."""
         if self.min_df > 1 or self.max_features is not None:
-            return len(clone(self).fit(texts, progress=progress).terms_)
+            return len(clone(self.without_encoder()).fit(texts, progress=progress).terms_)
         terms: set[str] = set()
         terms_of = self.build_analyzer()
         for text in _with_progress(texts, progress):
@@ -180,7 +240,10 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     ) -> TextFeatures:
         """Return fitted text features from their parameters and the arrays of `to_arrays`."""
         _check_options(options, where)
-        features = cls(**{**options, "ngrams": tuple(options.get("ngrams", (1, 1)))})
+        params = {**options, "ngrams": tuple(options.get("ngrams", (1, 1)))}
+        if "encoder" in params:
+            params["encoder"] = SentenceEncoder.stored(EncoderIdentity.from_json(params["encoder"], where), where)
+        features = cls(**params)
         terms, idf = unpack_names(f"{prefix}terms", arrays), arrays.get(f"{prefix}idf")
         if not terms or idf is None or idf.dtype != np.float32 or idf.shape != (len(terms),):
             raise InputError(f"{where}: not readable as text features: expected as many weights as terms")
@@ -248,8 +311,8 @@ def _list_stop_words(stop_words: Any) -> list[str]:
 
 def _check_options(options: Any, where: str) -> None:
     """Raise InputError if stored options have unknown names or wrong types."""
-    kinds = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
-    kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool, "unicode_normalization": str}
+    kinds: dict[str, Any] = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
+    kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool, "unicode_normalization": str, "encoder": dict}
     valid = isinstance(options, dict) and options.keys() <= kinds.keys()
     valid = valid and all(isinstance(value, kinds[name]) for name, value in options.items())
     ngrams = options.get("ngrams", [1, 1]) if valid else []
@@ -293,4 +356,6 @@ def _with_progress(texts: Iterable[str], progress: Progress) -> Iterator[str]:
     for done, text in enumerate(texts):
         if done % 256 == 0:
             progress(done, total)
+        if not isinstance(text, str):
+            raise InputError(f"texts: text {done} is a {type(text).__name__}; expected a string")
         yield check_string("texts", f"text {done}", text)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from unmissed.data import Columns
 from unmissed.data.dense_part import check_number_of_rows, read_dense
 from unmissed.data.documents import Documents
+from unmissed.data.encoders import BLOCK
 from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, no_data
 from unmissed.data.readers.reader import DocumentReader, ReadOptions
 from unmissed.errors import InputError
@@ -23,7 +24,7 @@ from unmissed.files import open_regular
 from unmissed.matrices import assemble
 from unmissed.models.parameters import Group, parameters_of, with_predict_params
 from unmissed.models.training_data import check_k
-from unmissed.progress import Progress, silent
+from unmissed.progress import Progress, describe, silent
 from unmissed.ranking import Ranking
 from unmissed.runs.answers import WRITERS, cut
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
@@ -148,11 +149,14 @@ def predict(
     """Return the k highest-scoring labels of each row, ranked in batches to bound the memory.
 
     `rows` is a matrix, a list of texts, an iterator of texts, `TextLines` or `TextsWithDense`; the last three report
-    progress themselves.
+    progress themselves. For a run with an encoder, an iterator is read into memory first.
     `params` are other values of prediction parameters, as in `Model.rank`. `batch` is the number of rows per batch.
     Texts without a known word get no labels, as in `Run.rank`. A matrix is validated once, not batch by batch.
     """
     params, batch = params or {}, batch or SETTINGS.ranked_rows
+    if isinstance(rows, Iterator) and run.text is not None and run.text.encoder is not None:
+        rows, batch = list(rows), min(batch, BLOCK)  # their number tells the time to go
+        describe(progress, "embedding and ranking texts")
     if isinstance(rows, Iterator | TextLines | TextsWithDense):
         k = check_k(k, 1, run.n_labels)
         parts = [run.rank(texts, k, dense=dense, **params) for texts, dense in _batches(rows, batch)]

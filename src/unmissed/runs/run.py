@@ -162,11 +162,12 @@ class Run:
     def prepare(self) -> Run:
         """Open the model and the text features and build the layout for ranking (`Model.prepare`); return self.
 
+        The encoder of the texts, if there is one, is loaded.
         Afterwards any number of threads may rank with this run.
         """
         self.model.prepare()
         if self.text is not None:
-            self.text.transform([""])  # indexes the vocabulary
+            self.text.transform(["text"])  # indexes the vocabulary, and loads the encoder
         return self
 
     def _open_model(self) -> Model:
@@ -190,6 +191,8 @@ class Run:
         metadata, arrays = self._text_archive
         text = TextFeatures.from_arrays(metadata.get("options", {}), arrays, str(self.folder.text))
         self._check_number("terms", text.terms_, self.n_sparse)
+        if text.identity is not None and text.identity.n_dense != self.n_dense:
+            raise InputError(f"{self.folder}: has an encoder of {text.identity.n_dense} numbers; the run is damaged")
         return text
 
     @cached_property
@@ -261,11 +264,13 @@ class Run:
         """Return the k highest-scoring labels of each row; `rows` is a matrix, a text, or several texts.
 
         `dense` has the dense features of the rows, if the run was trained on such; for one text it may be one line.
-        Rows given as `Features` have their own. `params` are other values of prediction parameters, as in `Model.rank`.
+        Rows given as `Features` have their own, and the run's encoder computes those of texts. `params` are other
+        values of prediction parameters, as in `Model.rank`.
 
         A text without a known word gets no labels; `no_known_words` of the ranking is true for it. A word is known if
         its IDF weight is above 0: it is in the vocabulary, but not in every training text. Rows of a matrix are ranked
-        even if they are zero, and texts with dense features even if they have no known word.
+        even if they are zero. Texts with dense features are ranked even if they have no known word, unless all their
+        dense features are 0, as the embedding of a blank text is.
         """
         features = self.features_of(rows, dense)
         return _only_known(self.model.rank(features, k, **params), rows, features)
@@ -319,14 +324,20 @@ class Run:
         ]
 
     def features_of(self, rows: Any, dense: npt.ArrayLike | None = None) -> Any:
-        """Return the `Features` of texts, or of a matrix with dense features; any other matrix is returned as it is."""
+        """Return the `Features` of texts, or of a matrix with dense features; any other matrix is returned as it is.
+
+        The run's encoder, if it has one, embeds texts that come without dense features.
+        """
         if isinstance(rows, str):
             rows = [rows]
         if not is_texts(rows):
             return rows if dense is None else self._with_dense(Features.check(rows), dense)
         if self.text is None:
             raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
-        return self._with_dense(Features(self.text.transform(rows), trusted=True), dense)
+        if dense is None and self.text.encoder is not None:
+            return self.text.transform(rows)
+        words = self.text.without_encoder().transform(rows)
+        return self._with_dense(Features(words, trusted=True), dense)
 
     def _with_dense(self, rows: Features, dense: npt.ArrayLike | None) -> Features:
         """Return rows with their dense part; raise InputError if the run needs one that is missing."""
@@ -417,9 +428,10 @@ def is_texts(rows: Any) -> bool:
 
 def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
     """Return the ranking without labels for texts that have no features; unchanged for a matrix."""
-    if features is rows or features.n_dense:
+    if not isinstance(rows, str) and not is_texts(rows):
         return ranking
-    return ranking.without_known_words(np.diff(features.sparse.indptr) == 0)
+    empty = np.diff(features.sparse.indptr) == 0
+    return ranking.without_known_words(empty if features.dense is None else empty & ~features.dense.any(axis=1))
 
 
 def _identity_of(folder: Path | int) -> tuple[int, int] | None:

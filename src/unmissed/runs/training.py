@@ -172,6 +172,11 @@ def save(
         label_counts, n_samples = model.label_counts_, model.n_samples_
     trained = seeded(model, getattr(model, "random_state_", None))
     recipe = Recipe.of(trained, None if text is None else text.options, has_dense=model.n_dense_in_ > 0)
+    if text is not None and text.identity is not None and text.identity.n_dense != model.n_dense_in_:
+        raise InputError(
+            f"the encoder returns {text.identity.n_dense} numbers; the model was fitted on {model.n_dense_in_} dense "
+            "features"
+        )
     folder = RunFolder(path)
     if not folder.is_new():
         raise InputError(f"{path}: exists already; remove it or choose another name")

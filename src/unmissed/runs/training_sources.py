@@ -105,9 +105,11 @@ def _read(run: Run, source: Source, progress: Progress) -> Dataset:
         raise InputError(f"{run.folder}: its training data is not where it was, {where}; {_USE_OLD_ROWS}")
     dataset = load_again(Origin(source.path, source.options), text=run.text, progress=progress)
     if dataset.digest != source.digest:
+        embedded = run.text is not None and run.text.encoder is not None and dataset.store is None
+        advice = ", or its embeddings were computed on another machine: train on a store" if embedded else ""
         raise InputError(
             f"{source.path}: is not what {run.folder} was trained on: digest {dataset.digest[:12]}, expected "
-            f"{source.digest[:12]}; {_USE_OLD_ROWS}"
+            f"{source.digest[:12]}; {_USE_OLD_ROWS}{advice}"
         )
     return dataset
 

@@ -17,7 +17,7 @@ from unmissed.features import Features
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, Popularity
 from unmissed.models.linear.linear_model import open_shard, shard_piece
-from unmissed.models.linear.ranking import dense_part, dense_products
+from unmissed.models.linear.ranking import dense_products, dense_scores
 from unmissed.models.untrained import Counts
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
@@ -309,5 +309,5 @@ def test_merging_finds_the_best_labels_whatever_the_error_of_products_within_the
 
 @pytest.mark.kernel
 def test_norms_of_weights_are_never_subnormal():
-    norms = dense_part.norms_of_labels([np.array([[3, 4], [0, 0], [1e-40, 0]], np.float32)])
+    norms = dense_scores.norms_of_labels([np.array([[3, 4], [0, 0], [1e-40, 0]], np.float32)])
     assert norms[0].tolist() == [5, 2.0**-126, 2.0**-126]
