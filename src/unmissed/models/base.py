@@ -147,7 +147,7 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         Raise if the class has no `paper_params`, or if a given parameter contradicts them.
         """
         if not cls.paper_params:
-            raise InputError(f"{cls.__name__} has no paper_params; name its parameters one by one")
+            raise InputError(f"{cls.__name__} is not the method of the paper; pw-dismec has its literal objective")
         for name in cls.paper_params.keys() & params.keys():
             if params[name] != cls.paper_params[name]:
                 raise InputError(

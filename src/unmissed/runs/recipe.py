@@ -87,7 +87,9 @@ class Recipe:
 
     def differences(self, other: Recipe) -> list[str]:
         """Return the differences as text, such as `C is 1.0 there and 2.0 here`."""
-        there, here = ({"method": one.method, **one.params, "text": one.text} for one in (self, other))
+        if self.method != other.method:
+            return [f"method is {self.method!r} there and {other.method!r} here"]
+        there, here = ({**one.params, "text": one.text} for one in (self, other))
         return [
             f"{name} is {_short(there.get(name))} there and {_short(here.get(name))} here"
             for name in {**there, **here}

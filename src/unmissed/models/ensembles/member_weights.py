@@ -26,7 +26,7 @@ from unmissed.ranking import Ranking
 KEY = "weights"
 _LEAST_ROWS = 100  # below, nothing is held out
 _LEAST_HELD = 1000  # held-out rows; more folds are held out in turn until there are as many
-_STEPS = 20  # of the greedy selection: weights are multiples of 1/20 or coarser
+_STEPS = 20  # of the greedy selection at most
 
 
 @dataclass(frozen=True)

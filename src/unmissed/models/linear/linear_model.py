@@ -203,6 +203,8 @@ class LinearModel(Model):
     def explain(self, label: int) -> Explanation:
         """Return the non-zero weights of a label with their features, the sparse ones first, and its bias."""
         self._check_fitted()
+        if isinstance(label, bool) or not isinstance(label, int | np.integer):
+            raise InputError(f"explain takes the number of a label; got {type(label).__name__}")
         for shard in self.shards_:
             position = label - shard.first
             if 0 <= position < shard.n_labels:

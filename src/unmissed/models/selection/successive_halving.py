@@ -59,7 +59,7 @@ class CandidateComparison:
     held_out: HeldOut
     baseline: int
     progress: Progress = silent
-    other_verdict: str = "not likely better"
+    other_verdict: str = "not likely better than the chosen one"
 
     def __post_init__(self) -> None:
         self.goal = self.held_out.goal

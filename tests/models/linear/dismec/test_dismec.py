@@ -314,5 +314,5 @@ def test_paper_is_the_literal_objective_and_refuses_what_contradicts_it():
     assert PWDiSMEC.paper(C=0.5).C == 0.5
     with pytest.raises(InputError, match=r"C is 0\.5 in the paper's objective of PWDiSMEC; got 2"):
         PWDiSMEC.paper(C=2)
-    with pytest.raises(InputError, match="DiSMEC has no paper_params"):
+    with pytest.raises(InputError, match="DiSMEC is not the method of the paper"):
         DiSMEC.paper()
