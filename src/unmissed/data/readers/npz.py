@@ -86,7 +86,7 @@ class NumpyFiles(MatrixReader, DatasetWriter):
         """Read both parts of the features, Y and their names."""
         files, form = _files(path), options.columns.unicode_normalization
         X: Any = None if files.sparse is None else read_matrix(files.sparse)
-        assert files.labels is not None  # `sniff` asks for labels
+        assert files.labels is not None  # `sniff` requires labels
         Y = read_matrix(files.labels)
         dense = None if files.dense is None else read_dense(files.dense)
         try:
@@ -122,7 +122,7 @@ class NumpyFiles(MatrixReader, DatasetWriter):
         """Write both parts of the features, Y and their names; existing files must hold the same bytes."""
         files = _files(path)
         _check_parts(dataset, files)
-        assert files.labels is not None  # `writes` asks for labels
+        assert files.labels is not None  # `writes` requires labels
         write_name_files(files.labels, "labels.txt", dataset.label_names)
         if files.sparse is not None:
             write_name_files(files.sparse, "features.txt", dataset.feature_names)
