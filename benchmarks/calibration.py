@@ -19,10 +19,11 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.corpora import load_corpus
-from unmissed.calibration import cross_fit, fit_calibration, make_folds
+from unmissed.calibration import fit_calibration, make_folds
 from unmissed.matrices import check_Y
 from unmissed.metrics.calibration_error import compare_log_loss, probability_errors
 from unmissed.models import PWDiSMEC, TrainingData
+from unmissed.models.out_of_fold import cross_fit
 
 SETS = ("bibtex", "debtags", "eurlex57k")
 

@@ -1,9 +1,9 @@
 """Calibrated probabilities, and decisions made with them.
 
-`folds.py` makes folds that keep similar rows together. `out_of_fold.py` trains a model per fold and keeps the scores of
-held-out rows as cells, in bounded memory. `link.py` fits a `Calibration` to them: one monotone map of all labels
-(`monotone_map.py`), and a slope and an intercept per label (`label_effects.py`). `decisions.py` chooses sets of labels.
-`unmissed.metrics.calibration_error` measures probabilities.
+`folds.py` makes folds that keep similar rows together. `unmissed.models.out_of_fold` trains a model per fold and keeps
+the scores of held-out rows as cells (`scored_cells.py`), in bounded memory. `link.py` fits a `Calibration` to them: one
+monotone map of all labels (`monotone_map.py`), and a slope and an intercept per label (`label_effects.py`).
+`decisions.py` chooses sets of labels. `unmissed.metrics.calibration_error` measures probabilities.
 """
 
 from unmissed.calibration.decisions import (
@@ -18,9 +18,10 @@ from unmissed.calibration.decisions import (
 )
 from unmissed.calibration.folds import Folds, group_similar_rows, make_folds
 from unmissed.calibration.link import Calibration, TrueProbability, fit_calibration, true_probability
-from unmissed.calibration.out_of_fold import Cells, cross_fit
+from unmissed.calibration.scored_cells import CELL_LAYOUT, Cells
 
 __all__ = [
+    "CELL_LAYOUT",
     "Calibration",
     "Cells",
     "Folds",
@@ -32,7 +33,6 @@ __all__ = [
     "choose_f1",
     "choose_macro_f1",
     "choose_top",
-    "cross_fit",
     "fit_calibration",
     "group_similar_rows",
     "make_folds",

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from unmissed.calibration.label_effects import fit_label_effects, frequency_terms
 from unmissed.calibration.monotone_map import MonotoneMap, fit_monotone_map
-from unmissed.calibration.out_of_fold import Cells
+from unmissed.calibration.scored_cells import Cells
 from unmissed.errors import InputError
 from unmissed.execution import Piece
 

@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 from unmissed.calibration.folds import make_folds
-from unmissed.calibration.out_of_fold import CrossFit, FoldTask, cross_fit
 from unmissed.errors import InputError
 from unmissed.execution import InMemory, OnDisk, Piece, Threads, Work
 from unmissed.models import LEML, FastXML, Parabel, PWDiSMEC, TrainingData
+from unmissed.models.out_of_fold import CrossFit, FoldTask, cross_fit
 
 
 @pytest.fixture(scope="module")

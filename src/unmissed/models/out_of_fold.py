@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import sparse as sp
 from sklearn.base import clone
 
-from unmissed.calibration.folds import Folds
+from unmissed.calibration import CELL_LAYOUT, Cells, Folds
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Threads, Work
 from unmissed.metrics.calibration_error import find_observed
@@ -24,46 +24,6 @@ from unmissed.ranking import Ranking
 DEPTH = 50
 SAMPLED = 5
 _AT_ONCE = 4096  # rows whose cells are scored at a time
-_LAYOUT: dict[str, tuple[Any, int]] = {
-    "rows": (np.int32, 1),
-    "labels": (np.int32, 1),
-    "scores": (np.float32, 1),
-    "weights": (np.float32, 1),
-    "observed": (np.bool_, 1),
-    "ranks": (np.int32, 1),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Scored (row, label) pairs as parallel arrays, sorted by row; memory is proportional to the rows.
-
-    Parameters
-    ----------
-    rows, labels : int32 arrays: the pairs
-    scores : float32 array, finite: scores by the model of the row's fold
-    weights : float32 array: 1, or the number of cells that a sampled cell represents
-    observed : bool array: whether the label is observed in the row
-    ranks : int32 array: position in the row's ranking, from 0; -1 for cells below the kept ones
-    groups : int64 array: the group of the row
-    n_labels : number of labels
-    """
-
-    rows: npt.NDArray[np.int32]
-    labels: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float32]
-    weights: npt.NDArray[np.float32]
-    observed: npt.NDArray[np.bool_]
-    ranks: npt.NDArray[np.int32]
-    groups: npt.NDArray[np.int64]
-    n_labels: int
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def select(self, kept: npt.NDArray[Any]) -> Cells:
-        """Return the cells of a mask or of indices."""
-        return replace(self, **{name: getattr(self, name)[kept] for name in (*_LAYOUT, "groups")})
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +113,7 @@ class FoldTask:
         model, held = shared.fit(self.fold), shared.folds.held_out(self.fold)
         rng = np.random.default_rng([shared.seed, self.fold])
         blocks = [shared.score(model, held[at : at + _AT_ONCE], rng) for at in range(0, len(held), _AT_ONCE)]
-        names = list(_LAYOUT)
+        names = list(CELL_LAYOUT)
         arrays = {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
         return Piece(self.key, arrays, {"fold": self.fold, "n_held_out": len(held)})
 
@@ -193,7 +153,7 @@ def cross_fit(
 def _join(pieces: Sequence[Piece], shape: tuple[int, int], folds: Folds) -> Cells:
     """Return the cells of all folds, sorted by row; raise if a piece does not fit to the rows and folds."""
     parts = [_check_piece(piece, fold, shape, folds) for fold, piece in enumerate(pieces)]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in list(_LAYOUT)}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in list(CELL_LAYOUT)}
     order = np.argsort(joined["rows"], kind="stable")
     arrays = {name: array[order] for name, array in joined.items()}
     return Cells(**arrays, groups=folds.group[arrays["rows"]], n_labels=shape[1])
@@ -201,7 +161,7 @@ def _join(pieces: Sequence[Piece], shape: tuple[int, int], folds: Folds) -> Cell
 
 def _check_piece(piece: Piece, fold: int, shape: tuple[int, int], folds: Folds) -> Any:
     """Return the arrays of a fold's piece; raise if they are damaged or were made with other rows or folds."""
-    arrays = piece.expect(_LAYOUT)
+    arrays = piece.expect(CELL_LAYOUT)
     rows, labels, scores, weights = (arrays[name] for name in ("rows", "labels", "scores", "weights"))
     if len({len(array) for array in arrays.values()}) != 1:
         raise piece.damaged("its arrays do not fit together")

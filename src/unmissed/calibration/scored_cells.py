@@ -1,0 +1,51 @@
+"""Cells: scored (row, label) pairs, to which calibrations are fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+CELL_LAYOUT: dict[str, tuple[Any, int]] = {
+    "rows": (np.int32, 1),
+    "labels": (np.int32, 1),
+    "scores": (np.float32, 1),
+    "weights": (np.float32, 1),
+    "observed": (np.bool_, 1),
+    "ranks": (np.int32, 1),
+}
+"""Arrays of stored cells: type and number of axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Scored (row, label) pairs as parallel arrays, sorted by row; memory is proportional to the rows.
+
+    Parameters
+    ----------
+    rows, labels : int32 arrays: the pairs
+    scores : float32 array, finite: scores by the model of the row's fold
+    weights : float32 array: 1, or the number of cells that a sampled cell represents
+    observed : bool array: whether the label is observed in the row
+    ranks : int32 array: position in the row's ranking, from 0; -1 for cells below the kept ones
+    groups : int64 array: the group of the row
+    n_labels : number of labels
+    """
+
+    rows: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32]
+    observed: npt.NDArray[np.bool_]
+    ranks: npt.NDArray[np.int32]
+    groups: npt.NDArray[np.int64]
+    n_labels: int
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def select(self, kept: npt.NDArray[Any]) -> Cells:
+        """Return the cells of a mask or of indices."""
+        return replace(self, **{name: getattr(self, name)[kept] for name in (*CELL_LAYOUT, "groups")})
