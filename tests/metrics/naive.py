@@ -22,6 +22,15 @@ def dcg(gains):
     return sum(gain / log2(position + 2) for position, gain in enumerate(gains))
 
 
+def n_listed(labels, k):
+    return sum(label >= 0 for label in labels[:k])
+
+
+def f1(hits, listed, true):
+    """Harmonic mean of precision and recall, 0 if there are no hits."""
+    return 2 / (listed / hits + true / hits) if hits else 0.0
+
+
 def row_metrics(labels, true, k):
     hits = [1 if label in true else 0 for label in labels[:k]]
     ideal = dcg([1] * min(k, len(true)))
@@ -29,6 +38,7 @@ def row_metrics(labels, true, k):
         "P": sum(hits) / k,
         "nDCG": dcg(hits) / ideal if true else 0.0,
         "recall": sum(hits) / len(true) if true else 0.0,
+        "sample F1": f1(sum(hits), n_listed(labels, k), len(true)),
         "MRR": max((hit / rank for rank, hit in enumerate(hits, start=1)), default=0.0),
     }
 
@@ -97,8 +107,11 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
     figures = {}
     for k in ks:
         plain = [row_metrics(labels, true, k) for labels, _, true in rows]
-        for name in ("P", "nDCG", "recall", "MRR"):
+        for name in ("P", "nDCG", "recall", "sample F1", "MRR"):
             figures[f"{name}@{k}"] = ratio(sum(row[name] for row in plain), len(rows))
+        hits = sum(label in true for labels, _, true in rows for label in labels[:k])
+        n_pairs = sum(n_listed(labels, k) + len(true) for labels, _, true in rows)
+        figures[f"micro F1@{k}"] = ratio(2 * hits, n_pairs)
         if inverse is not None:
             lists = [rerank(one, two, inverse) if conventions.rerank else one for one, two, _ in rows]
             terms = [scored_terms(one, row[2], inverse, k) for one, row in zip(lists, rows, strict=True)]

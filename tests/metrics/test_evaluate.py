@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import f1_score
 
 from tests.metrics import naive
 from tests.metrics.cases import cases, conventions, corpus
@@ -63,6 +64,26 @@ def test_figures_without_propensities_are_the_same_with_and_without_them(case):
     plain = evaluate(case.ranking, case.Y, k=KS).figures
     assert not any(name.startswith("PS") for name in plain)
     assert plain == pytest.approx({name: full(case).figures[name] for name in plain}, nan_ok=True)
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases(), st.sampled_from(["true", "all"]))
+def test_f1_of_listed_sets_is_that_of_scikit_learn(case, macro):
+    metrics = ["sample F1", "micro F1", "macro F1"]
+    for k in KS:
+        found = evaluate(case.ranking, case.Y, k=k, metrics=metrics, conventions=Conventions(macro=macro))
+        n_labels = case.Y.shape[1]
+        true = np.pad(case.Y.toarray().astype(int), ((0, 0), (0, 1)))  # two columns at least: a multi-label target
+        listed = np.zeros_like(true)
+        for row, labels in enumerate(case.ranking.labels[:, :k]):
+            listed[row, labels[labels >= 0]] = 1
+        averaged = np.flatnonzero(true.any(axis=0)) if macro == "true" else np.arange(n_labels)
+        assert found[f"sample F1@{k}"] == pytest.approx(f1_score(true, listed, average="samples", zero_division=0))
+        if true.any() or listed.any():  # else 0/0: NaN here, 0 there
+            assert found[f"micro F1@{k}"] == pytest.approx(f1_score(true, listed, average="micro"))
+        if averaged.size:
+            expected = f1_score(true, listed, labels=averaged, average="macro", zero_division=0)
+            assert found[f"macro F1@{k}"] == pytest.approx(expected)
 
 
 @pytest.mark.kernel

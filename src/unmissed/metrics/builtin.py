@@ -30,6 +30,32 @@ class ReciprocalRank(RowMetric):
         return rows.hits.any(axis=1) / ranks
 
 
+class SampleF1(RowMetric):
+    """Mean over rows of 2 hits/(listed + true), with 0/0 = 0; an empty position of a row is not listed."""
+
+    name = "sample F1"
+    title = "mean of 2 hits/(listed + true) over rows"
+    by_default = False
+
+    def per_row(self, rows: EvaluatedRows) -> Values:
+        """Return the F1 of each row."""
+        hits, both = _count_pairs(rows)
+        return 2 * hits / np.maximum(both, 1)
+
+
+class MicroF1(RowMetric):
+    """2 hits/(listed + true), each summed over all rows."""
+
+    name = "micro F1"
+    title = "2 hits/(listed + true) of all rows together"
+    by_default = False
+
+    def per_row(self, rows: EvaluatedRows) -> Values:
+        """Return twice the hits of each row, and its listed plus its true labels."""
+        hits, both = _count_pairs(rows)
+        return 2 * hits, both
+
+
 class Coverage(LabelMetric):
     """Fraction of the labels in Y that are correctly predicted for at least one row."""
 
@@ -75,6 +101,13 @@ class MacroF1(LabelMetric):
         return 2 * labels.hits / np.maximum(both, 1)
 
 
+def _count_pairs(rows: EvaluatedRows) -> tuple[Counts, Counts]:
+    """Return the hits of each row, and the number of its listed plus its true labels."""
+    hits: Counts = rows.hits.sum(axis=1)
+    both: Counts = (rows.labels >= 0).sum(axis=1) + rows.n_true
+    return hits, both
+
+
 BUILTIN: tuple[Metric, ...] = (
     CompiledMetric("P", "precision: hits over k", PRECISION),
     CompiledMetric("nDCG", "normalized discounted cumulative gain", NDCG),
@@ -87,6 +120,8 @@ BUILTIN: tuple[Metric, ...] = (
     MacroPrecision(),
     MacroRecall(),
     MacroF1(),
+    MicroF1(),
+    SampleF1(),
     ReciprocalRank(),
 )
 """In the order in which tables show them."""
