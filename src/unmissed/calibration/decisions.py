@@ -6,6 +6,7 @@ Labels outside of the given ones have probability 0. Every function takes `label
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +14,15 @@ import numpy.typing as npt
 from scipy import sparse as sp
 from scipy.stats import beta
 
+from unmissed.calibration.coordinate_ascent import sweep_coverage, sweep_macro_f1
 from unmissed.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Chosen = npt.NDArray[np.bool_]
 _ROWS = 512  # rows whose expected F1 is computed at a time
-_BLOCKS = 64  # blocks of rows that block coordinate ascent updates in turn
 _MOST_SWEEPS = 50
+_TOLERANCE = 1e-6  # relative rise of an objective in a sweep, below which the ascent ends
+_SMALLEST = 1e-300  # instead of the denominator of labels that have no probability and no row: 0/0 = 0
 _THRESHOLDS = 50  # thresholds that are tested for a precision
 
 
@@ -73,8 +76,23 @@ def choose_macro_f1(labels: npt.ArrayLike, probabilities: npt.ArrayLike, k: int,
     It maximizes the mean over labels of 2 TP / (chosen + positives), with the expected counts of each label: TP is the
     sum of the probabilities of the rows that get it, positives the sum over all rows (Schultheis et al., 2023).
     """
-    listed, p = _check(labels, probabilities)
-    return _ascend(_MacroF1(listed, p), listed, p, _check_k(k), seed)
+    rows, p = _check(labels, probabilities)
+    k = min(_check_k(k), rows.shape[1])
+    positives = _sum_by_label(rows, p)
+
+    def counts(chosen: Chosen) -> tuple[Floats, Floats]:
+        return _sum_by_label(rows, p * chosen), _sum_by_label(rows, chosen)
+
+    def sweep(order: npt.NDArray[np.int64], chosen: Chosen) -> None:
+        sweep_macro_f1(rows, p, order, k, positives, *counts(chosen), chosen)
+
+    def value(chosen: Chosen) -> float:
+        true, listed = counts(chosen)
+        return float((2 * true / np.maximum(listed + positives, _SMALLEST)).sum())
+
+    rng = np.random.default_rng(seed)
+    start = _best(rng.random(rows.shape), rows, k)  # a higher local maximum than from the k most probable labels
+    return _ascend(start, sweep, value, rng)
 
 
 def choose_coverage(labels: npt.ArrayLike, probabilities: npt.ArrayLike, k: int, *, seed: int = 0) -> Chosen:
@@ -82,8 +100,17 @@ def choose_coverage(labels: npt.ArrayLike, probabilities: npt.ArrayLike, k: int,
 
     The expected coverage is the mean over labels of 1 - product over the rows that get it of (1 - probability).
     """
-    listed, p = _check(labels, probabilities)
-    return _ascend(_Coverage(listed, p), listed, p, _check_k(k), seed)
+    rows, p = _check(labels, probabilities)
+    k = min(_check_k(k), rows.shape[1])
+    log_misses = np.log1p(-np.minimum(p, 1 - 1e-9))  # finite, so that a label can be taken from a row again
+
+    def sweep(order: npt.NDArray[np.int64], chosen: Chosen) -> None:
+        sweep_coverage(rows, p, log_misses, order, k, _sum_by_label(rows, log_misses * chosen), chosen)
+
+    def value(chosen: Chosen) -> float:
+        return float(-np.expm1(_sum_by_label(rows, log_misses * chosen)).sum())
+
+    return _ascend(_best(p, rows, k), sweep, value, np.random.default_rng(seed))
 
 
 def threshold_for_precision(
@@ -129,84 +156,31 @@ def as_matrix(labels: npt.ArrayLike, chosen: Chosen, n_labels: int) -> sp.csr_ma
     return sp.csr_matrix((ones, (rows, listed[chosen])), shape=(len(listed), n_labels))
 
 
-class _MacroF1:
-    """Expected confusion counts of each label; one more entry is for padding."""
+def _ascend(
+    chosen: Chosen,
+    sweep: Callable[[npt.NDArray[np.int64], Chosen], None],
+    value: Callable[[Chosen], float],
+    rng: np.random.Generator,
+) -> Chosen:
+    """Return the choice after sweeps over the rows in random order, until the objective stops to rise.
 
-    def __init__(self, labels: npt.NDArray[Any], p: Floats) -> None:
-        self.n = int(labels.max(initial=-1)) + 2
-        self.positives = self._sum(labels, p)
-        self.true, self.chosen = np.zeros(self.n), np.zeros(self.n)
-
-    def _sum(self, labels: npt.NDArray[Any], values: Floats) -> Floats:
-        sums = np.bincount(np.where(labels < 0, self.n - 1, labels).ravel(), values.ravel(), self.n)
-        return sums.astype(np.float64)
-
-    def reset(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> None:
-        self.true, self.chosen = self._sum(labels, p * chosen), self._sum(labels, chosen.astype(np.float64))
-
-    def move(self, labels: npt.NDArray[Any], p: Floats, change: Floats) -> None:
-        self.true += self._sum(labels, p * change)
-        self.chosen += self._sum(labels, change)
-
-    def gains(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> Floats:
-        true = self.true[labels] - p * chosen
-        both = self.chosen[labels] - chosen + self.positives[labels]
-        return np.asarray(2 * (true + p) / (both + 1) - 2 * true / np.maximum(both, 1e-12))
-
-    def value(self) -> float:
-        return float((2 * self.true / np.maximum(self.chosen + self.positives, 1e-12))[:-1].sum())
-
-
-class _Coverage:
-    """Log-probability that each label is true in none of the rows that get it; one more entry is for padding."""
-
-    def __init__(self, labels: npt.NDArray[Any], p: Floats) -> None:
-        self.n = int(labels.max(initial=-1)) + 2
-        self.missed = np.zeros(self.n)
-
-    def _logs(self, labels: npt.NDArray[Any], p: Floats, times: Any) -> Floats:
-        values = np.log1p(-np.minimum(p, 1 - 1e-9)) * times
-        sums = np.bincount(np.where(labels < 0, self.n - 1, labels).ravel(), values.ravel(), self.n)
-        return sums.astype(np.float64)
-
-    def reset(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> None:
-        self.missed = self._logs(labels, p, chosen)
-
-    def move(self, labels: npt.NDArray[Any], p: Floats, change: Floats) -> None:
-        self.missed += self._logs(labels, p, change)
-
-    def gains(self, labels: npt.NDArray[Any], p: Floats, chosen: Chosen) -> Floats:
-        others = self.missed[labels] - np.log1p(-np.minimum(p, 1 - 1e-9)) * chosen
-        return np.asarray(np.exp(np.minimum(others, 0.0)) * p)
-
-    def value(self) -> float:
-        return float(-np.expm1(self.missed[:-1]).sum())
-
-
-def _ascend(objective: Any, labels: npt.NDArray[Any], p: Floats, k: int, seed: int) -> Chosen:
-    """Return k labels per row, by sweeps over blocks of rows in random order, until the objective stops to rise.
-
-    The rows of a block are updated at the same time, each as if the others stayed. The best choice of all sweeps is
-    returned, so that the result is never worse than the k most probable labels.
+    `sweep(order, chosen)` updates a choice in place, and never lowers its value.
     """
-    rng = np.random.default_rng(seed)
-    chosen = _best(p, labels, k)
-    objective.reset(labels, p, chosen)
-    best, highest = chosen.copy(), objective.value()
+    highest = value(chosen)
     for _ in range(_MOST_SWEEPS):
-        for rows in np.array_split(rng.permutation(len(p)), min(_BLOCKS, max(len(p), 1))):
-            before = chosen[rows]
-            after = _best(objective.gains(labels[rows], p[rows], before), labels[rows], k)
-            objective.move(labels[rows], p[rows], after.astype(np.float64) - before)
-            chosen[rows] = after
-        objective.reset(labels, p, chosen)
-        value = objective.value()
-        rose = value - highest
-        if rose > 0:
-            best, highest = chosen.copy(), value
-        if rose <= 1e-6 * max(abs(highest), 1.0):
+        sweep(rng.permutation(len(chosen)), chosen)
+        reached = value(chosen)
+        if reached <= highest + _TOLERANCE * abs(highest):
             break
-    return best
+        highest = reached
+    return chosen
+
+
+def _sum_by_label(labels: npt.NDArray[Any], values: npt.NDArray[Any]) -> Floats:
+    """Return the sum of the values of each label; the last entry is that of padding."""
+    n = int(labels.max(initial=-1)) + 2
+    sums = np.bincount(np.where(labels < 0, n - 1, labels).ravel(), values.ravel(), n)
+    return sums.astype(np.float64)
 
 
 def _best(values: Floats, labels: npt.NDArray[Any], k: int) -> Chosen:
@@ -253,7 +227,8 @@ def _check(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[npt.NDA
     if wrong.any():
         row, position = np.argwhere(wrong)[0].tolist()
         raise InputError(f"row {row}: the probability {p[row, position]} is not between 0 and 1")
-    return listed, np.where(listed >= 0, p, 0.0)
+    kept = np.where(listed >= 0, p, 0.0)
+    return np.require(listed, np.int32, ["C", "W"]), np.require(kept, np.float64, ["C", "W"])
 
 
 def _check_k(k: Any) -> int:
