@@ -11,9 +11,9 @@ import numpy.typing as npt
 from scipy import sparse as sp
 from sklearn.base import clone
 
-from unmissed.calibration import CELL_LAYOUT, Cells, Folds
+from unmissed.calibration import CANDIDATES, CELL_LAYOUT, Cells, Folds
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Threads, Work
+from unmissed.execution import Piece, Pieces, Threads, Work
 from unmissed.metrics.calibration_error import find_observed
 from unmissed.models.base import Model
 from unmissed.models.linear.linear_model import LinearModel
@@ -21,7 +21,6 @@ from unmissed.models.training_data import TrainingData
 from unmissed.propensity import FromTable, as_propensity
 from unmissed.ranking import Ranking
 
-DEPTH = 50
 SAMPLED = 5
 _AT_ONCE = 4096  # rows whose cells are scored at a time
 
@@ -43,7 +42,7 @@ class CrossFit:
     model: Model
     rows: TrainingData
     folds: Folds
-    depth: int = DEPTH
+    depth: int = CANDIDATES
     n_sampled: int = SAMPLED
     seed: int = 0
 
@@ -123,7 +122,7 @@ def cross_fit(
     rows: TrainingData,
     folds: Folds,
     *,
-    depth: int = DEPTH,
+    depth: int = CANDIDATES,
     n_sampled: int = SAMPLED,
     seed: int = 0,
     work: Work | None = None,
@@ -146,8 +145,17 @@ def cross_fit(
         work.executor = Threads(1)  # each training uses the threads of the model
     shared = CrossFit(model, rows, folds, depth, n_sampled, seed)
     tasks = [FoldTask(fold, int(np.count_nonzero(folds.fold == fold))) for fold in range(folds.n_folds)]
-    pieces = sorted(work.map(tasks, shared), key=lambda piece: piece.key)
-    return _join(pieces, rows.Y.shape, folds)
+    work.run(tasks, shared)
+    return read_folds(work.pieces, rows.Y.shape, folds)
+
+
+def read_folds(pieces: Pieces, shape: tuple[int, int], folds: Folds) -> Cells:
+    """Return the stored cells of all folds; raise InputError if a fold is missing."""
+    keys = [FoldTask(fold, 0).key for fold in range(folds.n_folds)]
+    found = [piece for piece in map(pieces.get, keys) if piece is not None]
+    if len(found) < len(keys):
+        raise InputError(f"the cells of {len(keys) - len(found)} of {len(keys)} folds are missing")
+    return _join(found, shape, folds)
 
 
 def _join(pieces: Sequence[Piece], shape: tuple[int, int], folds: Folds) -> Cells:

@@ -7,12 +7,9 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
 
 from unmissed.data.streams import write_stream
 from unmissed.ranking import Ranking
@@ -150,11 +147,7 @@ def _label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
 
 def cut(ranking: Ranking, threshold: float | None) -> Ranking:
     """Return a ranking without labels whose score is below a threshold; removed ones become -1."""
-    if threshold is None:
-        return ranking
-    kept = ranking.scores >= threshold
-    scores = np.where(kept, ranking.scores, np.float32(-np.inf))
-    return replace(ranking, labels=np.where(kept, ranking.labels, -1), scores=scores)
+    return ranking if threshold is None else ranking.keep(ranking.scores >= threshold)
 
 
 def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float], bool]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed.errors import InputError
-from unmissed.models.base import Certificate
+from unmissed.models.evidence import Certificate
 from unmissed.runs.run import Run
 
 WORST = 5  # number of problems listed with the largest gaps
