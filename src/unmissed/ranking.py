@@ -143,6 +143,14 @@ class Ranking:
         """The number of rows that were texts without a known word."""
         return 0 if self.no_known_words is None else int(self.no_known_words.sum())
 
+    @property
+    def clipped_fraction(self) -> float:
+        """The fraction of labels whose probability of being true is 1, because a ratio above 1 was clipped."""
+        if self.true_probabilities is None:
+            return 0.0
+        listed = self.labels >= 0
+        return float((self.true_probabilities[listed] == 1).mean()) if listed.any() else 0.0
+
     def without_known_words(self, rows: npt.NDArray[np.bool_]) -> Ranking:
         """Return the ranking with no labels in the rows of texts without a known word."""
         return replace(self.keep(~rows[:, None]), no_known_words=rows)

@@ -68,15 +68,15 @@ class CalibratedRanking:
         """
         self._check_fitted()
         rows = self.check_rows(X, one_of(Y, y), like_fitted=True)
+        counts = getattr(self, "label_counts_", None)
+        if rows.n_labels != self.n_labels_ or (counts is not None and (counts != rows.label_counts).any()):
+            raise InputError("the labels of these rows are not those of training; calibrate with the training rows")
         work = Work()
         with work.reporting(*self._reports(verbose, progress)):
             return self.calibrate_rows(rows, groups=groups, n_folds=n_folds, seed=seed, work=work)
 
     def calibrate_rows(self, rows: TrainingData, *, work: Work, **options: Any) -> Self:
         """Calibrate with validated training rows; `options` are those of `calibrate`."""
-        counts = getattr(self, "label_counts_", None)
-        if rows.n_labels != self.n_labels_ or (counts is not None and (counts != rows.label_counts).any()):
-            raise InputError("the labels of these rows are not those of training; calibrate with the training rows")
         calibrate_model = import_module("unmissed.models.probabilities").calibrate_model
         self.calibration_ = calibrate_model(self, rows, work=work, **options)
         return self
