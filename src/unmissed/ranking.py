@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from unmissed.settings import SETTINGS
 from unmissed.writing import atomic_file
 
 _DIGESTS = {"names_digest": "label names", "rows_digest": "row ids"}
+_PROBABILITIES = ("probabilities", "true_probabilities")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Ranking:
     rows_digest : `digest_names` of the row ids, or None if it was not recorded
     no_known_words : bool array: rows that were texts without a known word and therefore have no labels; None if the
         rows were not texts, or if it was not recorded (it is not saved)
+    probabilities : float32 array of shape (n_samples, k): the probability that each label is observed, 0 for padding;
+        None unless the model is calibrated
+    true_probabilities : the probability that each label is true, observed or not; None if it was not computed
     """
 
     labels: npt.NDArray[np.int32]
@@ -45,6 +49,8 @@ class Ranking:
     names_digest: str | None = None
     rows_digest: str | None = None
     no_known_words: npt.NDArray[np.bool_] | None = None
+    probabilities: npt.NDArray[np.float32] | None = None
+    true_probabilities: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         labels, scores = np.asarray(self.labels), np.asarray(self.scores)
@@ -60,6 +66,8 @@ class Ranking:
         _check_order(labels, scores)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "scores", scores)
+        for name in _PROBABILITIES:
+            object.__setattr__(self, name, _check_probabilities(name, getattr(self, name), labels))
 
     @property
     def n_samples(self) -> int:
@@ -124,33 +132,67 @@ class Ranking:
         labels = np.concatenate([np.empty((0, k), np.int32), *(part.labels for part in parts)])
         scores = np.concatenate([np.empty((0, k), np.float32), *(part.scores for part in parts)])
         flags = [part.no_known_words for part in parts if part.no_known_words is not None]
-        return cls(labels, scores, no_known_words=np.concatenate(flags) if flags else None)
+        more = {name: [getattr(part, name) for part in parts] for name in _PROBABILITIES}
+        joined: dict[str, Any] = {
+            name: np.concatenate(p) for name, p in more.items() if p and all(one is not None for one in p)
+        }
+        return cls(labels, scores, no_known_words=np.concatenate(flags) if flags else None, **joined)
 
     @property
     def n_no_known_words(self) -> int:
         """The number of rows that were texts without a known word."""
         return 0 if self.no_known_words is None else int(self.no_known_words.sum())
 
+    @property
+    def clipped_fraction(self) -> float:
+        """The fraction of labels whose probability of being true is 1, because a ratio above 1 was clipped."""
+        if self.true_probabilities is None:
+            return 0.0
+        listed = self.labels >= 0
+        return float((self.true_probabilities[listed] == 1).mean()) if listed.any() else 0.0
+
     def without_known_words(self, rows: npt.NDArray[np.bool_]) -> Ranking:
         """Return the ranking with no labels in the rows of texts without a known word."""
-        labels = np.where(rows[:, None], np.int32(-1), self.labels)
-        scores = np.where(rows[:, None], np.float32(-np.inf), self.scores)
-        return replace(self, labels=labels, scores=scores, no_known_words=rows)
+        return replace(self.keep(~rows[:, None]), no_known_words=rows)
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> Ranking:
+        """Return the ranking with the labels where `kept` is true, a mask of (n_samples, k) or (n_samples, 1)."""
+        kept = kept & (self.labels >= 0)
+        order = np.argsort(~kept, axis=1, kind="stable")
+        return self._at(order, np.take_along_axis(kept, order, 1))
+
+    def by_probability(self) -> Ranking:
+        """Return the labels in falling order of probability, which is the new score; ties by ascending label."""
+        if self.probabilities is None:
+            raise InputError("the ranking has no probabilities; calibrate the model first")
+        order = np.lexsort((self.labels, -self.probabilities, self.labels < 0), axis=-1)
+        probabilities = np.take_along_axis(self.probabilities, order, 1)
+        labels = np.take_along_axis(self.labels, order, 1)
+        scores = np.where(labels < 0, np.float32(-np.inf), probabilities)
+        true = None if self.true_probabilities is None else np.take_along_axis(self.true_probabilities, order, 1)
+        return replace(self, labels=labels, scores=scores, probabilities=probabilities, true_probabilities=true)
 
     def top(self, k: int) -> Ranking:
         """Return the first `k` positions, or all if there are fewer."""
         if k < 1:
             raise InputError(f"k is {k}; a ranking has at least 1 position")
-        return replace(self, labels=self.labels[:, :k], scores=self.scores[:, :k])
+        return self._mapped(lambda values, _: values[:, :k])
 
     def padded(self, k: int) -> Ranking:
         """Return the ranking padded with label -1 to at least k positions."""
-        missing = k - self.k
-        if missing <= 0:
-            return self
-        pads = ((0, 0), (0, missing))
-        labels = np.pad(self.labels, pads, constant_values=-1)
-        return replace(self, labels=labels, scores=np.pad(self.scores, pads, constant_values=-np.inf))
+        pads = ((0, 0), (0, k - self.k))
+        return self if k <= self.k else self._mapped(lambda values, pad: np.pad(values, pads, constant_values=pad))
+
+    def _at(self, order: npt.NDArray[np.int64], kept: npt.NDArray[np.bool_]) -> Ranking:
+        """Return the positions in `order` of each row; those that are not kept become padding."""
+        return self._mapped(lambda values, pad: np.where(kept, np.take_along_axis(values, order, 1), pad))
+
+    def _mapped(self, change: Callable[[npt.NDArray[Any], Any], npt.NDArray[Any]]) -> Ranking:
+        """Return the ranking with `change(values, pad)` of labels, scores and probabilities."""
+        pads = {"labels": np.int32(-1), "scores": np.float32(-np.inf), **dict.fromkeys(_PROBABILITIES, np.float32(0))}
+        present = ((name, getattr(self, name), pad) for name, pad in pads.items())
+        changed: dict[str, Any] = {name: change(values, pad) for name, values, pad in present if values is not None}
+        return replace(self, **changed)
 
     def of_names(self, names: Sequence[str] | None) -> Ranking:
         """Return the ranking with a digest of its label names, which `check_names` compares."""
@@ -180,6 +222,7 @@ class Ranking:
         target = Path(path)
         with atomic_file(target) as stream:
             arrays: dict[str, Any] = {"labels": self.labels, "scores": self.scores}
+            arrays |= {name: getattr(self, name) for name in _PROBABILITIES if getattr(self, name) is not None}
             for name in _DIGESTS:
                 if getattr(self, name) is not None:
                     arrays[name] = np.array(getattr(self, name).encode())
@@ -190,12 +233,14 @@ class Ranking:
     def load(cls, path: str | os.PathLike[str]) -> Ranking:
         """Read a ranking written by `save`."""
         what = "a ranking file (.npz with labels and scores)"
-        stored = read_npz(path, ("labels", "scores", *_DIGESTS), what)
-        if stored.keys() | set(_DIGESTS) != {"labels", "scores", *_DIGESTS}:
+        optional = {*_DIGESTS, *_PROBABILITIES}
+        stored = read_npz(path, ("labels", "scores", *optional), what)
+        if stored.keys() | optional != {"labels", "scores", *optional}:
             raise InputError(f"{path}: not {what}: it has {', '.join(stored) or 'neither'}")
         try:
             digests: dict[str, Any] = {name: _as_digest(name, stored[name]) for name in _DIGESTS if name in stored}
-            return cls(stored["labels"], stored["scores"], **digests)
+            more: dict[str, Any] = {name: stored[name] for name in _PROBABILITIES if name in stored}
+            return cls(stored["labels"], stored["scores"], **digests, **more)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
@@ -227,6 +272,26 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
         raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 for an empty position")
     return labels.astype(np.int32, copy=False)
+
+
+def _check_probabilities(
+    name: str, values: npt.NDArray[Any] | None, labels: npt.NDArray[np.int32]
+) -> npt.NDArray[np.float32] | None:
+    """Return probabilities as float32; raise InputError unless they have the shape of labels and are 0 to 1."""
+    if values is None:
+        return None
+    p = np.asarray(values)
+    if p.shape != labels.shape or p.dtype.kind != "f":
+        raise InputError(f"{name} of a ranking are float numbers of shape {labels.shape}; got {p.dtype} of {p.shape}")
+    p = p.astype(np.float32, copy=False)
+    wrong = ~((p >= 0) & (p <= 1)) | ((labels < 0) & (p != 0))
+    if wrong.any():
+        row, position = np.argwhere(wrong)[0].tolist()
+        raise InputError(
+            f"row {row}, position {position + 1} of the ranking has the probability {p[row, position]}; expected 0 to "
+            "1, and 0 for an empty position"
+        )
+    return p
 
 
 def _as_array(scores: Any) -> npt.NDArray[Any]:

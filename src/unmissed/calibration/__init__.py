@@ -19,11 +19,13 @@ from unmissed.calibration.decisions import (
     threshold_for_precision,
 )
 from unmissed.calibration.folds import Folds, group_similar_rows, make_folds
-from unmissed.calibration.link import Calibration, TrueProbability, fit_calibration, true_probability
-from unmissed.calibration.scored_cells import CELL_LAYOUT, Cells
+from unmissed.calibration.link import KEY, Calibration, TrueProbability, fit_calibration, true_probability
+from unmissed.calibration.scored_cells import CANDIDATES, CELL_LAYOUT, Cells
 
 __all__ = [
+    "CANDIDATES",
     "CELL_LAYOUT",
+    "KEY",
     "Calibration",
     "Cells",
     "DecisionRule",

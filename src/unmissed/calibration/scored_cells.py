@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+CANDIDATES = 50
+"""Labels with the highest scores of each row, among which probable labels are looked for."""
 CELL_LAYOUT: dict[str, tuple[Any, int]] = {
     "rows": (np.int32, 1),
     "labels": (np.int32, 1),

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from unmissed._version import __version__
 from unmissed.cli import (
+    calibrate,
     compare,
     compile,
     data,
@@ -38,6 +39,7 @@ class OrderedCommands(TyperGroup):
     order = (
         "data",
         "train",
+        "calibrate",
         "predict",
         "evaluate",
         "inspect",
@@ -105,6 +107,7 @@ def root(
 
 
 for command in (
+    calibrate.calibrate,
     predict.predict,
     evaluate.evaluate,
     inspect.inspect,

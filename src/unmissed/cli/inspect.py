@@ -104,10 +104,20 @@ def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
         converged = f"{solved['met']:,} of {n_problems:,} {solved['unit']}"
         rows.append((f"converged (duality gap {solved['tol']:g})", converged))
         rows.append(("median duality gap", f"{solved['median_gap']:.2g}"))
+    rows.append(("probabilities", _calibrated(metadata["calibration"])))
     made = metadata["parts"][0]["versions"]
     if made:
         rows.append(("made with", ", ".join(f"{name} {version}" for name, version in made[-1].items())))
     return rows
+
+
+def _calibrated(calibration: dict[str, Any] | None) -> str:
+    """Return how the probabilities of a run were made, in words."""
+    if calibration is None:
+        return "none (`unmissed calibrate` makes them)"
+    added = calibration["labels_added_since"]
+    later = f"; {added:,} labels were added later: theirs are rough" if added else ""
+    return f"that labels are observed; {calibration['n_samples']:,} rows, {calibration['groups']} held out{later}"
 
 
 def _show_worst(solved: dict[str, Any] | None) -> None:

@@ -1,6 +1,7 @@
 """`unmissed predict`: the top-k labels of each row."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
     from unmissed.ranking import Ranking
     from unmissed.runs import Run
+
+
+class RankBy(StrEnum):
+    """What labels are ranked by."""
+
+    SCORE = "score"
+    PROBABILITY = "probability"
 
 
 @with_groups
@@ -35,8 +43,31 @@ def predict(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Omit labels with a lower score. Scores are not probabilities (for linear methods they are margins): "
-            "choose the threshold on labeled rows."
+            help="Omit labels with a lower score. Scores are not probabilities (for linear methods they are margins), "
+            "unless labels are ranked by probability."
+        ),
+    ] = None,
+    rank_by: Annotated[
+        RankBy,
+        typer.Option(
+            "--rank-by",
+            help="What labels are ranked by. probability: the most probable of the 50 highest-scoring labels; the "
+            "score is then the probability. For runs that `unmissed calibrate` gave probabilities.",
+        ),
+    ] = RankBy.SCORE,
+    true_probability: Annotated[
+        bool,
+        typer.Option(
+            "--true-probability",
+            help="Add the probability that a label is true, observed or not: its probability divided by its "
+            "propensity.",
+        ),
+    ] = False,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="The propensities of --true-probability: jain, jain:A,B, constant:P or table:FILE. Default: those of "
+            "the training, else jain."
         ),
     ] = None,
     params: Annotated[
@@ -67,7 +98,8 @@ def predict(
 ) -> None:
     """Predict the top-k labels of each row and print them or write them to a file.
 
-    .npz files are for `unmissed evaluate`; .tsv, .csv and .jsonl files have label names and scores.
+    .npz files are for `unmissed evaluate`; .tsv, .csv and .jsonl files have label names and scores. A run that
+    `unmissed calibrate` gave probabilities adds the column `probability`: that of the label being observed.
 
     A run trained on text takes text: a table, JSON lines, lines of standard input, or one text (--text). If rows have
     an id (the column "id", or --id-column), the output contains it. Texts and stores are read in batches and can be
@@ -82,14 +114,17 @@ def predict(
 
     Example: unmissed predict laws test.jsonl.xz --set beam=50 --out wide
 
+    Example: unmissed predict laws test.jsonl.xz --rank-by probability --threshold 0.5 --out sure.csv
+
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
+    from unmissed.propensity import parse
     from unmissed.runs import open_run
-    from unmissed.runs.answers import WRITERS, cut
+    from unmissed.runs.answers import WRITERS
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
+    from unmissed.runs.prediction import Shown, predict_lines, ranking_files, read_params, read_rows, write_ranking
     from unmissed.runs.prediction import predict as predict_rows
-    from unmissed.runs.prediction import predict_lines, ranking_files, read_params, read_rows, write_ranking
 
     if (data is None) == (text is None):
         raise InputError("predict needs either DATA or --text")
@@ -97,6 +132,12 @@ def predict(
     opened = open_run(run)
     opened.model.with_jobs(jobs)
     chosen = read_params(opened, params or [])
+    if rank_by is RankBy.PROBABILITY:
+        chosen["rank_by"] = rank_by.value
+    if opened.calibration is None and (rank_by is RankBy.PROBABILITY or true_probability or propensity is not None):
+        raise opened.not_calibrated()
+    p = None if propensity is None else parse(propensity)
+    shown = Shown(threshold, true_probability or p is not None, p)
     rows: Any = None
     ids: list[str] = []
     kept = show.stoppable(lambda: _kept(files, cluster.cluster is not None))
@@ -107,7 +148,7 @@ def predict(
             else:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
             if isinstance(rows, TextLines) and not json and all(WRITERS.find(one.suffix).in_parts for one in files):
-                _answer_lines(opened, predict_lines(opened, rows, top, threshold, chosen), out, raw)
+                _answer_lines(opened, predict_lines(opened, rows, top, shown, chosen), out, raw)
                 return
             ranking = predict_rows(opened, rows, top, params=chosen, progress=progress)
         else:
@@ -118,7 +159,7 @@ def predict(
                     "--cluster needs a store with its dense part: `unmissed data convert --dense` writes it"
                 )
             ranking = predict_parts(opened, data, top, out, params=chosen, executor=executor, progress=progress)
-        ranking = cut(ranking, threshold).of_rows(ids or None)
+        ranking = shown.of(opened, ranking).of_rows(ids or None)
     if out is None:
         _print_ranking(opened, ranking, ids, json)
     else:
@@ -130,6 +171,8 @@ def predict(
         else:
             size.report(written)
     _note_unknown(ranking.n_no_known_words, ranking.n_samples)
+    if ranking.true_probabilities is not None:
+        show.say(f"true_probability: clipped at 1 for {ranking.clipped_fraction:.1%} of the labels", err=True)
 
 
 def _one_text(text: str | None, dense: str | None) -> Any:

@@ -54,6 +54,10 @@ def train_method(
         bool,
         typer.Option("--check/--no-check", help="Warn if a weighting loses P@1 on held-out rows."),
     ] = True,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Make probabilities after training, as `unmissed calibrate` does by default."),
+    ] = False,
     partition: Annotated[
         str | None,
         typer.Option(
@@ -85,12 +89,15 @@ def train_method(
 
     Example: unmissed train METHOD train.jsonl --run laws --tuned
 
+    Example: unmissed train METHOD train.jsonl --run laws --calibrate
+
     Example: unmissed train METHOD store --run laws --partition 3/16 --for 50m
 
     Example: unmissed train METHOD train.txt.gz --run plain
     """
     from unmissed.execution import Unfinished
     from unmissed.models.method_registry import make_model
+    from unmissed.runs import calibrate as calibrate_run
     from unmissed.runs import train
     from unmissed.runs.run_folder import RunFolder
 
@@ -114,6 +121,8 @@ def train_method(
             bar = show.progress_bar(f"training {model.unit}")
             with bar as progress, cluster.executor() as executor:
                 trained = train(model, dataset, run, executor=executor, progress=progress, partition=tasks)
+                if calibrate and trained.calibration is None:
+                    trained = calibrate_run(run, old_rows=[dataset], executor=executor, progress=progress)
     except Unfinished as error:
         _report_unfinished(run, error, json, all_own=not finish and not error.own)
         return

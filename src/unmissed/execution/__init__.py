@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
     from unmissed.execution.executor_registry import open_executor
     from unmissed.execution.once import Once
-    from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces, PrefixedPieces
+    from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces, PrefixedPieces, RecordedPieces
     from unmissed.execution.processes import Processes
     from unmissed.execution.threads import Threads, count_jobs
     from unmissed.execution.watched import Limits, Outcome, machine_bytes, peak_bytes, watch
@@ -36,6 +36,7 @@ _PUBLIC = {
     "PrefixedPieces": "pieces",
     "Processes": "processes",
     "Partition": "work",
+    "RecordedPieces": "pieces",
     "SharedState": "work",
     "Task": "work",
     "Threads": "threads",
@@ -62,6 +63,7 @@ __all__ = [
     "Placed",
     "PrefixedPieces",
     "Processes",
+    "RecordedPieces",
     "SharedState",
     "Task",
     "Threads",

@@ -152,6 +152,42 @@ class PrefixedPieces:
         return [key.removeprefix(begin) for key in self.pieces.listed() if key.startswith(begin)]
 
 
+class RecordedPieces:
+    """Pieces that record which of them are read.
+
+    Parameters
+    ----------
+    pieces : the storage
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+        self._used = InMemory()
+
+    def get(self, key: str) -> Piece | None:
+        """Return the piece with this key, or None; record it."""
+        piece = self._pieces.get(key)
+        if piece is not None:
+            self._used.put(piece)
+        return piece
+
+    def put(self, piece: Piece) -> None:
+        """Store a piece; an existing one with the same key stays."""
+        self._pieces.put(piece)
+
+    def drop(self, key: str) -> None:
+        """Remove a piece if it exists."""
+        self._pieces.drop(key)
+
+    def listed(self) -> list[str]:
+        """Return the keys of all pieces, sorted."""
+        return self._pieces.listed()
+
+    def read_pieces(self) -> InMemory:
+        """Return the pieces that were read."""
+        return self._used
+
+
 class OnDisk:
     """Pieces as archive folders below one folder, opened memory-mapped; writes are atomic.
 

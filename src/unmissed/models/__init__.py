@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
-    from unmissed.models.base import Certificate, Explanation, Model, UncertifiedWarning
+    from unmissed.models.base import Model
     from unmissed.models.embeddings.leml.estimator import LEML
     from unmissed.models.embeddings.sleec.estimator import SLEEC
     from unmissed.models.ensembles.estimator import Ensemble
+    from unmissed.models.evidence import Certificate, Explanation, UncertifiedWarning
     from unmissed.models.instance_trees.fastxml import FastXML
     from unmissed.models.instance_trees.pfastrexml import PfastreXML
     from unmissed.models.instance_trees.pfastxml import PfastXML
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Bonsai": "label_trees.bonsai",
-    "Certificate": "base",
+    "Certificate": "evidence",
     "DiSMEC": "linear.dismec.estimator",
     "Ensemble": "ensembles.estimator",
-    "Explanation": "base",
+    "Explanation": "evidence",
     "FastXML": "instance_trees.fastxml",
     "Group": "parameters",
     "Help": "parameters",
@@ -57,7 +58,7 @@ _PUBLIC = {
     "ProXML": "linear.proxml.estimator",
     "TrainingData": "training_data",
     "SLEEC": "embeddings.sleec.estimator",
-    "UncertifiedWarning": "base",
+    "UncertifiedWarning": "evidence",
     "WeightingWarning": "selection.loss_check",
     "find_model": "method_registry",
     "make_model": "method_registry",

@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -20,12 +20,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from unmissed.calibration import Calibration
 from unmissed.data import Dataset
 from unmissed.errors import InputError
-from unmissed.execution import InMemory, Overlay, Piece, Pieces, Threads, Work
+from unmissed.execution import Overlay, Pieces, RecordedPieces, Threads, Work
 from unmissed.features import Features
 from unmissed.matrices import check_Y
+from unmissed.models.calibrated import CalibratedRanking, RankBy
 from unmissed.models.dense_support import DenseSupport
+from unmissed.models.evidence import Certificate, UncertifiedWarning
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features
 from unmissed.models.parameters import DENSE_WEIGHT, check_parameters, describe_parameters, seeded, with_predict_params
 from unmissed.models.training_data import TrainingData, check_k
@@ -38,52 +41,7 @@ from unmissed.settings import SETTINGS
 _logger = logging.getLogger(__name__)
 
 
-class UncertifiedWarning(UserWarning):
-    """Some problems stopped with a relative duality gap above the tolerance."""
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Upper bounds on the suboptimality of each optimization problem that training solved.
-
-    Parameters
-    ----------
-    tol : the required relative duality gap
-    gap : the relative duality gap of each problem
-    objective : the sum of the objective values
-    unit : what a problem stands for: "labels", or "classifiers" if several labels share one
-    columns : further numbers per problem, by title; `inspect` shows them next to the gap
-    """
-
-    tol: float
-    gap: npt.NDArray[np.float64]
-    objective: float
-    unit: str = "labels"
-    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-
-    @property
-    def missed(self) -> npt.NDArray[np.int64]:
-        """Indices of the problems whose gap exceeds the tolerance."""
-        return np.flatnonzero(~(self.gap <= self.tol))
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The linear score of a label: features, their weights, and a constant."""
-
-    features: npt.NDArray[np.int32]
-    weights: npt.NDArray[np.float32]
-    constant: float
-
-    def strongest(self, top: int) -> Explanation:
-        """Return the `top` features of largest absolute weight, in falling order; ties by feature index."""
-        if top < 1:
-            raise InputError(f"top is {top}; expected at least 1")
-        order = np.lexsort((self.features, -np.abs(self.weights)))[:top]
-        return Explanation(self.features[order], self.weights[order], self.constant)
-
-
-class Model(ClassifierMixin, BaseEstimator, ABC):
+class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     """Base class of all estimators: scikit-learn's multi-label classifiers, with `fit(X, Y)` and `rank(X, k)`.
 
     A subclass implements three methods:
@@ -264,7 +222,11 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         counts = None
         if hasattr(self, "label_counts_"):
             counts = Counts(np.concatenate([self.label_counts_, rows.label_counts]), self.n_samples_)
-        return self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts, rows.n_dense)
+        before: Calibration | None = getattr(self, "calibration_", None)
+        self._open_pieces(work.pieces, rows.n_features, self.n_labels_ + rows.n_labels, counts, rows.n_dense)
+        if before is not None:
+            self.calibration_ = before.extend(rows.label_counts)
+        return self
 
     def prepare(self) -> Self:
         """Build the layout in which many rows are ranked fastest, unless it is there; return self.
@@ -278,8 +240,8 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         self._prepare()
         return self
 
-    def rank(self, X: Any, k: int = 5, **params: Any) -> Ranking:
-        """Return the k highest-scoring labels of each row with their scores.
+    def rank(self, X: Any, k: int = 5, *, rank_by: RankBy = "score", **params: Any) -> Ranking:
+        """Return the k highest-scoring labels of each row with their scores, and probabilities if it is calibrated.
 
         Labels without a training positive are never ranked. Rows with fewer than k labels are padded with -1. The model
         does not change, and any number of threads may rank at the same time (see `prepare`).
@@ -289,14 +251,18 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         X : the rows, in any form that `fit` takes. Rows with one part are converted to the part that the model was
             fitted on, so a model fitted on a sparse matrix ranks an array, and vice versa
         k : labels per row
+        rank_by : "score", or "probability": the most probable among the 50 (or k) highest-scoring labels, in falling
+            order of probability, which is then the score. A calibrated model can do that
         params : other values of prediction parameters, such as `beam` of label trees, for this call only
         """
         self._check_fitted()
         if params:
-            return with_predict_params(self, params).rank(X, k)
+            return with_predict_params(self, params).rank(X, k, rank_by=rank_by)
         rows = self._checked(X)
         k = check_k(k, rows.shape[0], self.n_labels_)
-        return rank_trained(self._rank_features, rows, min(k, max(self.n_labels_, 1)), self.untrained_).padded(k)
+        depth = self._depth(k, rank_by)
+        ranking = rank_trained(self._rank_features, rows, min(depth, max(self.n_labels_, 1)), self.untrained_)
+        return self._finish(ranking.padded(k), k, rank_by)
 
     def score(self, X: Any, Y: Any = None, *, y: Any = None) -> float:
         """Return P@1, the fraction of rows whose highest-scoring label is correct; `y` is an alias of Y."""
@@ -375,11 +341,11 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         self.n_features_in_, self.n_dense_in_, self.n_labels_ = n_features, n_dense, n_labels
         self.untrained_ = untrained_mask(counts)
-        for name in ("label_counts_", "n_samples_"):
+        for name in ("label_counts_", "n_samples_", "calibration_"):
             self.__dict__.pop(name, None)
         if counts is not None:
             self.label_counts_, self.n_samples_ = counts.labels, counts.n_samples
-        used = _RecordedPieces(pieces)
+        used = RecordedPieces(pieces)
         try:
             self._open(used)
         except BaseException:
@@ -538,35 +504,6 @@ class Model(ClassifierMixin, BaseEstimator, ABC):
                 UncertifiedWarning,
                 stacklevel=3,
             )
-
-
-class _RecordedPieces:
-    """Pieces that record which of them `_open` reads; `save` writes exactly these."""
-
-    def __init__(self, pieces: Pieces) -> None:
-        self._pieces = pieces
-        self._used: dict[str, Piece] = {}
-
-    def get(self, key: str) -> Piece | None:
-        piece = self._pieces.get(key)
-        if piece is not None:
-            self._used[key] = piece
-        return piece
-
-    def put(self, piece: Piece) -> None:
-        self._pieces.put(piece)
-
-    def drop(self, key: str) -> None:
-        self._pieces.drop(key)
-
-    def listed(self) -> list[str]:
-        return self._pieces.listed()
-
-    def read_pieces(self) -> InMemory:
-        pieces = InMemory()
-        for piece in self._used.values():
-            pieces.put(piece)
-        return pieces
 
 
 def _runs() -> Any:

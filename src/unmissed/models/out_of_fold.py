@@ -11,17 +11,17 @@ import numpy.typing as npt
 from scipy import sparse as sp
 from sklearn.base import clone
 
-from unmissed.calibration import CELL_LAYOUT, Cells, Folds
+from unmissed.calibration import CANDIDATES, CELL_LAYOUT, Cells, Folds
 from unmissed.errors import InputError
-from unmissed.execution import Piece, Threads, Work
+from unmissed.execution import Piece, Pieces, Threads, Work
 from unmissed.metrics.calibration_error import find_observed
 from unmissed.models.base import Model
 from unmissed.models.linear.linear_model import LinearModel
 from unmissed.models.training_data import TrainingData
+from unmissed.progress import Progress, describe, silent
 from unmissed.propensity import FromTable, as_propensity
 from unmissed.ranking import Ranking
 
-DEPTH = 50
 SAMPLED = 5
 _AT_ONCE = 4096  # rows whose cells are scored at a time
 
@@ -38,14 +38,20 @@ class CrossFit:
     depth : cells with the highest scores that are kept per row
     n_sampled : cells that are sampled per row among the rest, if the model scores chosen labels
     seed : seed of the sample
+    progress : progress callback of the trainings; it stays in this process
     """
 
     model: Model
     rows: TrainingData
     folds: Folds
-    depth: int = DEPTH
+    depth: int = CANDIDATES
     n_sampled: int = SAMPLED
     seed: int = 0
+    progress: Progress = silent
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kept = self.model, self.rows, self.folds, self.depth, self.n_sampled, self.seed
+        return CrossFit, kept
 
     def __post_init__(self) -> None:
         if self.depth < 1 or self.n_sampled < 0:
@@ -57,6 +63,12 @@ class CrossFit:
         """Return the shared state, which is this object."""
         return self
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The parameters that the fitted model selected on held-out rows; empty if it selected none."""
+        choice = self.model.choice() if hasattr(self.model, "pieces_") else None
+        return {} if choice is None else dict(choice["params"])
+
     def fit(self, fold: int) -> Model:
         """Train a clone of the model on the rows outside of a fold.
 
@@ -66,6 +78,8 @@ class CrossFit:
         rows, training = self.rows, self.folds.training(fold)
         known = self.model.get_params(deep=False)
         model: Model = clone(self.model)
+        model.set_params(**self.chosen)  # a fold does not repeat the selection of parameters
+        known |= self.chosen
         model.set_params(**{name: one for name, one in model.fast_params.items() if name in known})
         if "propensity" in known:
             p = as_propensity(known["propensity"]).estimate(rows.label_counts, rows.n_samples)
@@ -73,7 +87,8 @@ class CrossFit:
         for name, exponent in model.row_exponents.items():
             model.set_params(**{name: known[name] * (rows.n_samples / len(training)) ** exponent})
         part = {"X": rows.X[training], "Y": rows.Y[training], "normalize": bool(known.get("normalize", False))}
-        return model.fit_rows(replace(rows, **part, store=None))
+        describe(self.progress, f"training without fold {fold + 1} of {self.folds.n_folds}")
+        return model.fit_rows(replace(rows, **part, store=None), Work(progress=self.progress))
 
     def score(self, model: Model, held: npt.NDArray[np.int64], rng: np.random.Generator) -> list[npt.NDArray[Any]]:
         """Return the arrays of the kept cells of held-out rows, in the order of `Cells`."""
@@ -123,7 +138,7 @@ def cross_fit(
     rows: TrainingData,
     folds: Folds,
     *,
-    depth: int = DEPTH,
+    depth: int = CANDIDATES,
     n_sampled: int = SAMPLED,
     seed: int = 0,
     work: Work | None = None,
@@ -144,10 +159,20 @@ def cross_fit(
     work = Work() if work is None else work
     if work.executor is None:
         work.executor = Threads(1)  # each training uses the threads of the model
-    shared = CrossFit(model, rows, folds, depth, n_sampled, seed)
+    shared = CrossFit(model, rows, folds, depth, n_sampled, seed, work.progress)
+    work = Work(work.pieces, work.executor, partition=work.partition)  # progress is that of the trainings
     tasks = [FoldTask(fold, int(np.count_nonzero(folds.fold == fold))) for fold in range(folds.n_folds)]
-    pieces = sorted(work.map(tasks, shared), key=lambda piece: piece.key)
-    return _join(pieces, rows.Y.shape, folds)
+    work.run(tasks, shared)
+    return read_folds(work.pieces, rows.Y.shape, folds)
+
+
+def read_folds(pieces: Pieces, shape: tuple[int, int], folds: Folds) -> Cells:
+    """Return the stored cells of all folds; raise InputError if a fold is missing."""
+    keys = [FoldTask(fold, 0).key for fold in range(folds.n_folds)]
+    found = [piece for piece in map(pieces.get, keys) if piece is not None]
+    if len(found) < len(keys):
+        raise InputError(f"the cells of {len(keys) - len(found)} of {len(keys)} folds are missing")
+    return _join(found, shape, folds)
 
 
 def _join(pieces: Sequence[Piece], shape: tuple[int, int], folds: Folds) -> Cells:

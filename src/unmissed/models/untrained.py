@@ -62,7 +62,4 @@ def drop_untrained(ranking: Ranking, untrained: Mask) -> Ranking:
     dropped = np.append(untrained, False)[ranking.labels]  # -1 selects the last entry
     if not dropped.any():
         return ranking
-    order = np.argsort(dropped, axis=1, kind="stable")
-    labels = np.take_along_axis(np.where(dropped, -1, ranking.labels), order, 1)
-    scores = np.take_along_axis(np.where(dropped, np.float32(-np.inf), ranking.scores), order, 1)
-    return replace(ranking, labels=labels, scores=scores)
+    return ranking.keep(~dropped)

@@ -2,9 +2,9 @@
 
 Start with `training.py` (train, extend, save) and `run.py` (an opened run: rank, suggest). `run_folder.py` has the
 layout and the locks of a folder, `recipe.py` the method and its parameters. `prediction.py` ranks files,
-`measurement.py` evaluates rankings, `updating.py` retrains with new rows, `combining.py` makes ensembles, `tuning.py`
-selects parameters, `planning.py` estimates costs, `inspection.py` summarizes a run. `compare/` trains and compares
-several methods.
+`calibrating.py` makes probabilities, `measurement.py` evaluates rankings, `updating.py` retrains with new rows,
+`combining.py` makes ensembles, `tuning.py` selects parameters, `planning.py` estimates costs, `inspection.py`
+summarizes a run. `compare/` trains and compares several methods.
 """
 
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
+    from unmissed.runs.calibrating import calibrate
     from unmissed.runs.combining import combine
     from unmissed.runs.prediction import predict
     from unmissed.runs.recipe import Recipe
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Recipe": "recipe",
     "Run": "run",
+    "calibrate": "calibrating",
     "combine": "combining",
     "extend": "training",
     "load_model": "run",
@@ -34,6 +36,7 @@ _PUBLIC = {
 __all__ = [
     "Recipe",
     "Run",
+    "calibrate",
     "combine",
     "extend",
     "load_model",

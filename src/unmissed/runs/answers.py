@@ -7,12 +7,11 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
+import numpy.typing as npt
 
 from unmissed.data.streams import write_stream
 from unmissed.ranking import Ranking
@@ -28,6 +27,8 @@ Ranked = Ranking | Iterable[Ranking]
 
 def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, guarded: bool = False) -> Iterator[str]:
     """Yield the lines of a tab-separated table: row or id, rank (from 1), label, title if there is one, score.
+
+    Columns with probabilities follow if the ranking has them.
 
     With `guarded`, cells that a spreadsheet would run as formulas start with an apostrophe.
     """
@@ -55,10 +56,14 @@ def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> I
 
 def row_entries(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield each row as a dict: `row` or `id`, `labels`, and `no_known_words` for a text without known words."""
-    for row, (labels, scores, no_known_words) in enumerate(_rows(ranking)):
-        listed = [_label_entry(run, label, score) for label, score in zip(labels, scores, strict=True) if label >= 0]
+    names = run.label_names
+    for row, one in enumerate(_rows(ranking)):
+        listed = [
+            {"label": names[label] if names else label, "name": run.name_of(label), **values}
+            for label, values in one.entries
+        ]
         name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
-        yield {**name, "labels": listed, **({"no_known_words": True} if no_known_words else {})}
+        yield {**name, "labels": listed, **({"no_known_words": True} if one.no_known_words else {})}
 
 
 def known_words_note(n_without: int, n_samples: int) -> str | None:
@@ -142,26 +147,32 @@ WRITERS: Registry[type[RankingWriter]] = Registry(
 """The formats of rankings by suffix; an installed package adds its own by an entry point in this group."""
 
 
-def _label_entry(run: Run, label: int, score: float) -> dict[str, Any]:
-    """Return the JSON entry of a ranked label."""
-    names = run.label_names
-    return {"label": names[label] if names else label, "name": run.name_of(label), "score": score}
+class _Row(NamedTuple):
+    """The labels of a row with their values by column name, and whether it is a text without a known word."""
+
+    entries: list[tuple[int, dict[str, float]]]
+    no_known_words: bool
 
 
-def cut(ranking: Ranking, threshold: float | None) -> Ranking:
-    """Return a ranking without labels whose score is below a threshold; removed ones become -1."""
-    if threshold is None:
-        return ranking
-    kept = ranking.scores >= threshold
-    scores = np.where(kept, ranking.scores, np.float32(-np.inf))
-    return replace(ranking, labels=np.where(kept, ranking.labels, -1), scores=scores)
+def _columns(part: Ranking) -> dict[str, npt.NDArray[Any]]:
+    """Return the values of ranked labels by column name: score, and probabilities if there are any."""
+    columns = {
+        "score": part.scores,
+        "probability": part.probabilities,
+        "true_probability": part.true_probabilities,
+    }
+    return {name: values for name, values in columns.items() if values is not None}
 
 
-def _rows(ranking: Ranked) -> Iterator[tuple[list[int], list[float], bool]]:
-    """Yield labels and scores of each row, and whether it is a text without a known word."""
+def _rows(ranking: Ranked) -> Iterator[_Row]:
+    """Yield the rows of a ranking."""
     for part in [ranking] if isinstance(ranking, Ranking) else ranking:
         flags = repeat(False, part.n_samples) if part.no_known_words is None else part.no_known_words.tolist()
-        yield from zip(part.labels.tolist(), part.scores.tolist(), flags, strict=True)
+        columns = _columns(part)
+        values = zip(*(one.tolist() for one in columns.values()), strict=True)
+        for labels, row, flag in zip(part.labels.tolist(), values, flags, strict=True):
+            cells = [dict(zip(columns, cell, strict=True)) for cell in zip(*row, strict=True)]
+            yield _Row([(label, cell) for label, cell in zip(labels, cells, strict=True) if label >= 0], flag)
 
 
 def _fields(
@@ -169,11 +180,13 @@ def _fields(
 ) -> Iterator[list[str | int]]:
     """Yield the fields of each line, with `cell` applied to strings."""
     names, titles = run.label_names, run.label_titles
-    yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), "score"]
-    for row, (labels, scores, _) in enumerate(_rows(ranking)):
-        for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
-            if label < 0:
-                break
+    parts = iter([ranking] if isinstance(ranking, Ranking) else ranking)
+    first = next(parts, None)
+    columns = ["score"] if first is None else list(_columns(first))
+    yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), *columns]
+    for row, one in enumerate(_rows(chain([] if first is None else [first], parts))):
+        for rank, (label, values) in enumerate(one.entries, start=1):
             title = [cell(titles[label])] if titles else []
             name = cell(names[label]) if names else str(label)
-            yield [row if ids is None else cell(ids[row]), rank, name, *title, f"{score:.6g}"]
+            shown = [f"{values[column]:.6g}" for column in columns]
+            yield [row if ids is None else cell(ids[row]), rank, name, *title, *shown]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unmissed.errors import InputError
-from unmissed.models.base import Certificate
+from unmissed.models.evidence import Certificate
 from unmissed.runs.run import Run
 
 WORST = 5  # number of problems listed with the largest gaps
@@ -47,7 +48,17 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
             for part in run.manifest.parts
         ],
         "certificate": certificate(run, worst=worst),
+        "calibration": describe_calibration(run),
     }
+
+
+def describe_calibration(run: Run) -> dict[str, Any] | None:
+    """Return how the probabilities of a run were made, and how many labels it does not cover; None if it has none."""
+    entry = run.calibration
+    if entry is None:
+        return None
+    added = run.n_labels - entry.n_labels
+    return {**asdict(entry), "probability": "observed", "labels_added_since": added}
 
 
 def certificate(run: Run, *, worst: int = WORST) -> dict[str, Any] | None:

@@ -47,7 +47,10 @@ class PartTask:
         """Return the ranking of the rows."""
         run, X = shared
         found = predict(run, X[self.begin : self.end], self.k, params=self.params)
-        return Piece(self.key, {"labels": found.labels, "scores": found.scores})
+        arrays: dict[str, Any] = {"labels": found.labels, "scores": found.scores}
+        if found.probabilities is not None:
+            arrays["probabilities"] = found.probabilities
+        return Piece(self.key, arrays)
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,18 @@ def predict_parts(
         PartTask(begin, min(begin + SETTINGS.task_rows, rows.n_samples), k, params or {})
         for begin in range(0, rows.n_samples, SETTINGS.task_rows)
     ]
-    labels = np.full((rows.n_samples, k), -1, np.int32)
-    scores = np.full((rows.n_samples, k), -np.inf, np.float32)
+    layout: dict[str, tuple[Any, int]] = {"labels": (np.int32, 2), "scores": (np.float32, 2)}
+    if run.calibration is not None:
+        layout["probabilities"] = (np.float32, 2)
+    arrays: dict[str, Any] = {name: np.empty((rows.n_samples, k), dtype) for name, (dtype, _) in layout.items()}
     ends = {task.key: (task.begin, task.end) for task in tasks}
     shared = RunAndRows(str(run.folder.path.absolute()), rows, seal)
     for piece in Work(OnDisk(parts), executor, progress).map(tasks, shared):
         begin, end = ends[piece.key]
-        arrays = piece.expect({"labels": (np.int32, 2), "scores": (np.float32, 2)})
-        labels[begin:end], scores[begin:end] = arrays["labels"], arrays["scores"]
+        for name, values in piece.expect(layout).items():
+            arrays[name][begin:end] = values
     shutil.rmtree(parts, ignore_errors=True)
-    return Ranking(labels, scores).of_names(run.label_names)
+    return Ranking(**arrays).of_names(run.label_names)
 
 
 def _seal(run: Run) -> str:

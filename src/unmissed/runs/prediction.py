@@ -25,10 +25,12 @@ from unmissed.matrices import assemble
 from unmissed.models.parameters import Group, parameters_of, with_predict_params
 from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, describe, silent
+from unmissed.propensity import PropensityLike
 from unmissed.ranking import Ranking
-from unmissed.runs.answers import WRITERS, cut
+from unmissed.runs.answers import WRITERS
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
-from unmissed.runs.run import Run, is_texts
+from unmissed.runs.run import Run
+from unmissed.runs.suggestions import is_texts
 from unmissed.settings import SETTINGS
 
 _OTHERS = (".json", ".txt", ".xlsx", ".xls", ".ods", ".parquet", ".npy", ".gz", ".xz", ".zip", ".html", ".md")
@@ -172,13 +174,35 @@ def predict(
     return Ranking.join(parts, k).of_names(run.label_names)
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of a ranking.
+
+    Parameters
+    ----------
+    threshold : labels with a lower score are left out; None keeps all
+    true_probability : whether the probability that a label is true is added
+    propensity : the propensity model for it; None takes that of the recipe, or the default one
+    """
+
+    threshold: float | None = None
+    true_probability: bool = False
+    propensity: PropensityLike | None = None
+
+    def of(self, run: Run, ranking: Ranking) -> Ranking:
+        """Return the ranking as it is shown."""
+        if self.threshold is not None:
+            ranking = ranking.keep(ranking.scores >= self.threshold)
+        return run.with_true_probabilities(ranking, self.propensity) if self.true_probability else ranking
+
+
 def predict_lines(
-    run: Run, rows: TextLines, k: int = 5, threshold: float | None = None, params: Mapping[str, Any] | None = None
+    run: Run, rows: TextLines, k: int = 5, shown: Shown | None = None, params: Mapping[str, Any] | None = None
 ) -> Iterator[Ranking]:
     """Yield the rankings of batches of text lines."""
-    k = check_k(k, 1, run.n_labels)
+    k, shown = check_k(k, 1, run.n_labels), shown or Shown()
     for texts in rows:
-        yield cut(run.rank(texts, k, **(params or {})), threshold)
+        yield shown.of(run, run.rank(texts, k, **(params or {})))
 
 
 def ranking_files(out: str | os.PathLike[str]) -> list[Path]:

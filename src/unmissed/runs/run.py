@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -14,40 +15,40 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.archive import MANIFEST, open_archive, read_json
+from unmissed.calibration import KEY as CALIBRATION_KEY
+from unmissed.calibration import Calibration, Cells, true_probability
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.data.text import KIND as TEXT_KIND
 from unmissed.data.unicode import normalize
 from unmissed.errors import InputError, did_you_mean
+from unmissed.execution import OnDisk, Pieces
 from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
+from unmissed.models.calibrated import RankBy
 from unmissed.models.method_registry import find_model
+from unmissed.models.probabilities import read_cells
 from unmissed.models.untrained import Counts
 from unmissed.propensity import PropensityLike, as_propensity, estimate_parts
 from unmissed.ranking import Ranking
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.replacing import standing
-from unmissed.runs.run_folder import FEATURES_KIND, KIND, LABELS_KIND, Manifest, RunFolder, RunPart
+from unmissed.runs.run_folder import (
+    FEATURES_KIND,
+    KIND,
+    LABELS_KIND,
+    CalibrationEntry,
+    Manifest,
+    RunFolder,
+    RunPart,
+)
+from unmissed.runs.suggestions import Suggestions, check_texts, is_texts, only_known, suggestions_of, with_dense
 from unmissed.writing import open_entry
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _ATTEMPTS = 20
-
-
-class Suggestions(list[tuple[str, float]]):
-    """Names and scores of the highest-scoring labels of a text, in falling order of score.
-
-    Parameters
-    ----------
-    pairs : names and scores
-    no_known_words : whether no word of the text is in the vocabulary, so that the list is empty
-    """
-
-    def __init__(self, pairs: Iterable[tuple[str, float]] = (), *, no_known_words: bool = False) -> None:
-        super().__init__(pairs)
-        self.no_known_words = no_known_words
 
 
 class Run:
@@ -177,11 +178,59 @@ class Run:
         try:
             params = self.recipe.constructor_params()
             self._check_sizes()
-            return cls.open(params, pieces, self.n_features, self.n_labels, self._counts, self.n_dense)
+            model = cls.open(params, pieces, self.n_features, self.n_labels, self._counts, self.n_dense)
+            calibration = self._open_calibration()
+            if calibration is not None:
+                model.calibration_ = calibration
+            return model
         except InputError as error:
             if str(self.folder) in str(error):
                 raise
             raise InputError(f"{self.folder}: {error}") from error
+
+    def _open_calibration(self) -> Calibration | None:
+        """Return the calibration; labels that were added after it have the mean effect of labels with their count."""
+        pieces, entry = self._calibration_pieces(), self.calibration
+        if pieces is None or entry is None:
+            return None
+        piece = pieces.get(CALIBRATION_KEY)
+        if piece is None or entry.n_labels > self.n_labels:
+            raise InputError("its calibration is missing; the run is damaged: `unmissed calibrate` makes it again")
+        calibration = Calibration.from_piece(piece, entry.n_labels)
+        counts = self.label_counts
+        added = np.zeros(self.n_labels, np.int64) if counts is None else counts
+        return calibration.extend(added[entry.n_labels :]) if entry.n_labels < self.n_labels else calibration
+
+    def _calibration_pieces(self) -> Pieces | None:
+        entry = self.calibration
+        return None if entry is None else OnDisk(self.folder.calibration(entry.name), verify=self.verify)
+
+    @property
+    def calibration(self) -> CalibrationEntry | None:
+        """How the probabilities of the run were made; None if it has none: `unmissed calibrate` makes them."""
+        return self.manifest.calibration
+
+    def held_out_cells(self) -> Cells:
+        """Return the scored (row, label) pairs of held-out training rows that the calibration was fitted to."""
+        pieces, entry = self._calibration_pieces(), self.calibration
+        if pieces is None or entry is None:
+            raise self.not_calibrated()
+        return read_cells(pieces, entry.n_samples, entry.n_labels)
+
+    def not_calibrated(self) -> InputError:
+        """Return the error that reports that the run has no probabilities."""
+        return InputError(f"{self.folder}: has no probabilities; `unmissed calibrate {self.folder}` makes them")
+
+    def with_true_probabilities(self, ranking: Ranking, propensity: PropensityLike | None = None) -> Ranking:
+        """Return a ranking with the probabilities that labels are true: those of being observed, over propensities.
+
+        `propensity` is another propensity model than that of the recipe (or the default one).
+        `Ranking.clipped_fraction` is the fraction of labels whose ratio exceeded 1.
+        """
+        if ranking.probabilities is None:
+            raise self.not_calibrated()
+        found = true_probability(ranking.labels, ranking.probabilities, self.propensities(propensity))
+        return replace(ranking, true_probabilities=found.probability)
 
     @cached_property
     def text(self) -> TextFeatures | None:
@@ -273,16 +322,28 @@ class Run:
         dense features are 0, as the embedding of a blank text is.
         """
         features = self.features_of(rows, dense)
-        return _only_known(self.model.rank(features, k, **params), rows, features)
+        return only_known(self.model.rank(features, k, **params), rows, features)
 
     @overload
     def suggest(  # type: ignore[overload-overlap]  # a str is an Iterable[str] too
-        self, text: str, k: int = 5, *, threshold: float | None = None, dense: npt.ArrayLike | None = None
+        self,
+        text: str,
+        k: int = 5,
+        *,
+        threshold: float | None = None,
+        dense: npt.ArrayLike | None = None,
+        rank_by: RankBy = "score",
     ) -> Suggestions: ...
 
     @overload
     def suggest(
-        self, text: Iterable[str], k: int = 5, *, threshold: float | None = None, dense: npt.ArrayLike | None = None
+        self,
+        text: Iterable[str],
+        k: int = 5,
+        *,
+        threshold: float | None = None,
+        dense: npt.ArrayLike | None = None,
+        rank_by: RankBy = "score",
     ) -> list[Suggestions]: ...
 
     def suggest(
@@ -292,36 +353,18 @@ class Run:
         *,
         threshold: float | None = None,
         dense: npt.ArrayLike | None = None,
+        rank_by: RankBy = "score",
     ) -> Suggestions | list[Suggestions]:
         """Return titles (or names) and scores of the k highest-scoring labels of a text, in falling order.
 
-        Several texts give one such list per text. `threshold` keeps labels whose score is at least that; scores are
-        not probabilities: those of linear methods are margins. A text without a known word gets an empty list, whose
+        Several texts give one such list per text. `probabilities` of a list has those of its labels, if the run is
+        calibrated. `threshold` keeps labels whose score is at least that; scores are not probabilities (those of linear
+        methods are margins) unless `rank_by` is "probability". A text without a known word gets an empty list, whose
         `no_known_words` is true. `dense` has the dense features of the texts, as in `rank`.
         """
-        if not isinstance(text, str):
-            return self._suggest_each(list(text), k, threshold, dense)
-        return self._suggest_each([text], k, threshold, dense)[0]
-
-    def _suggest_each(
-        self, texts: list[str], k: int, threshold: float | None, dense: npt.ArrayLike | None
-    ) -> list[Suggestions]:
-        wrong = next((position for position, one in enumerate(texts) if not isinstance(one, str)), None)
-        if wrong is not None:
-            raise InputError(f"suggest takes a text or several texts; text {wrong} is {type(texts[wrong]).__name__}")
-        best = self.rank(texts, k, dense=dense)
-        unknown = [False] * len(texts) if best.no_known_words is None else best.no_known_words.tolist()
-        return [
-            Suggestions(
-                (
-                    (self.name_of(label), score)
-                    for label, score in zip(labels, scores, strict=True)
-                    if label >= 0 and (threshold is None or score >= threshold)
-                ),
-                no_known_words=without,
-            )
-            for labels, scores, without in zip(best.labels.tolist(), best.scores.tolist(), unknown, strict=True)
-        ]
+        texts = [text] if isinstance(text, str) else list(text)
+        found = suggestions_of(self, self.rank(check_texts(texts), k, dense=dense, rank_by=rank_by), threshold)
+        return found[0] if isinstance(text, str) else found
 
     def features_of(self, rows: Any, dense: npt.ArrayLike | None = None) -> Any:
         """Return the `Features` of texts, or of a matrix with dense features; any other matrix is returned as it is.
@@ -331,28 +374,13 @@ class Run:
         if isinstance(rows, str):
             rows = [rows]
         if not is_texts(rows):
-            return rows if dense is None else self._with_dense(Features.check(rows), dense)
+            return rows if dense is None else with_dense(self, Features.check(rows), dense)
         if self.text is None:
             raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
         if dense is None and self.text.encoder is not None:
             return self.text.transform(rows)
         words = self.text.without_encoder().transform(rows)
-        return self._with_dense(Features(words, trusted=True), dense)
-
-    def _with_dense(self, rows: Features, dense: npt.ArrayLike | None) -> Features:
-        """Return rows with their dense part; raise InputError if the run needs one that is missing."""
-        if dense is None:
-            if self.n_dense:
-                raise InputError(
-                    f"{self.folder}: was trained on {self.n_dense} dense features, too; give them with the texts "
-                    "(dense=E, --dense E.npy)"
-                )
-            return rows
-        if rows.n_dense:
-            raise InputError(f"the rows have {rows.n_dense} dense features already; leave out dense")
-        lines = np.asarray(dense)
-        part = Features.check(lines[None] if lines.ndim == 1 and rows.shape[0] == 1 else lines).dense
-        return Features(rows.sparse, part, trusted=True)
+        return with_dense(self, Features(words, trusted=True), dense)
 
     def label(self, name_or_number: str | int) -> int:
         """Return the index of a label, given by its name, title or number."""
@@ -419,19 +447,6 @@ class Run:
         if len(joined) != self.n_labels:
             raise InputError(f"{self.folder}: has {len(joined)} {name} for {self.n_labels} labels; the run is damaged")
         return joined
-
-
-def is_texts(rows: Any) -> bool:
-    """Return whether rows are texts rather than features."""
-    return isinstance(rows, Sequence) and all(isinstance(row, str) for row in rows)
-
-
-def _only_known(ranking: Ranking, rows: Any, features: Any) -> Ranking:
-    """Return the ranking without labels for texts that have no features; unchanged for a matrix."""
-    if not isinstance(rows, str) and not is_texts(rows):
-        return ranking
-    empty = np.diff(features.sparse.indptr) == 0
-    return ranking.without_known_words(empty if features.dense is None else empty & ~features.dense.any(axis=1))
 
 
 def _identity_of(folder: Path | int) -> tuple[int, int] | None:

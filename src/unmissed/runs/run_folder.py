@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -93,13 +94,35 @@ class RunPart:
 
 
 @dataclass(frozen=True)
+class CalibrationEntry:
+    """The calibration of a run.
+
+    Parameters
+    ----------
+    name : the folder of its pieces below `calibrations/`
+    n_samples : number of rows of which the folds were made
+    n_labels : number of labels that the run had; labels that `extend` added later are not calibrated
+    n_folds, seed : options of `calibrate`; None is the default number of folds
+    groups : what was held out together: "similar rows", "given groups", or "column NAME"
+    """
+
+    name: str
+    n_samples: int
+    n_labels: int
+    n_folds: int | None = None
+    seed: int = 0
+    groups: str = "similar rows"
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """The content of a run's `manifest.json`."""
+    """The content of a run's `manifest.json`; `calibration` is None if the run has no probabilities."""
 
     recipe: Recipe
     n_features: int
     parts: list[RunPart]
     n_dense: int = 0
+    calibration: CalibrationEntry | None = None
 
     @property
     def version(self) -> int:
@@ -112,7 +135,7 @@ class Manifest:
 
 
 class RunFolder:
-    """The folder of a run: `manifest.json`, `pieces/`, `labels/`, and `text/` or `features/` if names are known."""
+    """The folder of a run: `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, `calibrations/`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -139,6 +162,10 @@ class RunFolder:
         """The folder of the model's pieces."""
         return below(self.path, "pieces")
 
+    def calibration(self, name: str) -> Path:
+        """Return the folder of the pieces of a calibration."""
+        return below(self.path, f"calibrations/{name}")
+
     def is_new(self) -> bool:
         """Return whether the folder has no run yet; raise if it holds other files."""
         if (self.path / MANIFEST).is_file():
@@ -164,7 +191,8 @@ class RunFolder:
             n_dense = _count(value["n_dense"], "n_dense") if version == DENSE_VERSION else 0
             if n_dense > n_features:
                 raise InputError(f"n_dense is {n_dense} of {n_features} features")
-            return Manifest(Recipe.from_json(value["recipe"]), n_features, _parts(value["parts"]), n_dense)
+            calibration = _calibration(value.get("calibration"))
+            return Manifest(Recipe.from_json(value["recipe"]), n_features, _parts(value["parts"]), n_dense, calibration)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{self.path / MANIFEST}: damaged: {error}") from error
 
@@ -177,6 +205,7 @@ class RunFolder:
             "n_features": manifest.n_features,
             **({"n_dense": manifest.n_dense} if manifest.n_dense else {}),
             "parts": [asdict(part) for part in manifest.parts],
+            **({} if manifest.calibration is None else {"calibration": asdict(manifest.calibration)}),
         }
         write_manifest(self.path, value)
 
@@ -231,7 +260,17 @@ class RunFolder:
                     shutil.rmtree(entry)
                 else:
                     entry.unlink()
-        OnDisk(self.work).clean()
+        for folder in (self.work, below(self.path, "calibrations")):
+            OnDisk(folder).clean()
+
+    def drop_calibrations(self, kept: str | None) -> None:
+        """Remove the pieces of all calibrations but one; the caller holds the exclusive lock."""
+        root = below(self.path, "calibrations")
+        for folder in sorted(root.iterdir()) if root.is_dir() else []:
+            if folder.name != kept and folder.is_dir():
+                aside = folder.with_name(f".{folder.name}.part")  # `clean` removes it if we are killed here
+                os.rename(folder, aside)
+                shutil.rmtree(aside)
 
     def roll_back(self, before: Manifest | None, part: RunPart) -> None:
         """Restore an earlier manifest, or an empty folder; the caller holds the exclusive lock."""
@@ -278,6 +317,18 @@ def _parts(value: Any) -> list[RunPart]:
         first += part.n_labels
         parts.append(part)
     return parts
+
+
+def _calibration(value: Any) -> CalibrationEntry | None:
+    """Return the entry of a calibration in a manifest; raise if it is invalid."""
+    if value is None:
+        return None
+    entry = CalibrationEntry(**value)
+    for name in ("n_samples", "n_labels", "seed", *(() if entry.n_folds is None else ("n_folds",))):
+        _count(getattr(entry, name), name)
+    if not _is_text(entry.groups) or not _is_text(entry.name) or not re.fullmatch("[0-9a-f]{16}", entry.name):
+        raise InputError("its calibration is invalid")
+    return entry
 
 
 def _source(value: Any) -> Source:

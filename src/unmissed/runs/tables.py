@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,12 +41,13 @@ class RankedRows(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A ranked label of a row: position (from 0), label and score."""
+    """A ranked label of a row: position (from 0), label, score, and its probability (NaN if the table has none)."""
 
     row: int
     position: int
     label: int
     score: float
+    probability: float
 
 
 def read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) -> RankedRows:
@@ -62,12 +64,17 @@ def read_table(path: PathLike, wanted: Wanted, needed: int, progress: Progress) 
         depth = max(depth, needed)
     labels = np.full((wanted.n_samples, depth), -1, dtype=np.int32)
     scores = np.full(labels.shape, -np.inf, dtype=np.float32)
-    for row, position, label, score in entries:
+    probabilities = np.zeros(labels.shape, dtype=np.float32)
+    for row, position, label, score, probability in entries:
         if labels[row, position] >= 0:
             raise InputError(f"{path}: {reader.name_of(row)} has rank {position + 1} twice")
         labels[row, position], scores[row, position] = label, score
+        probabilities[row, position] = probability
+    has_probabilities = bool(entries) and not np.isnan(probabilities).all(where=labels >= 0)
     try:
-        return RankedRows(Ranking.as_listed(labels, scores), np.flatnonzero(~reader.present))
+        ranking = Ranking.as_listed(labels, scores)
+        ranking = replace(ranking, probabilities=probabilities) if has_probabilities else ranking
+        return RankedRows(ranking, np.flatnonzero(~reader.present))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -102,6 +109,7 @@ class _Reader:
     def _entry(self, where: str, row: int, found: dict[str, str]) -> _Entry:
         try:
             rank, score = int(found["rank"]), float(found["score"])
+            probability = float(found.get("probability", "nan"))
             label = int(found["label"]) if self._labels is None else self._find(self._labels, found["label"])
         except (KeyError, ValueError):
             raise _unreadable(where, found) from None
@@ -110,7 +118,7 @@ class _Reader:
                 f"{where}: {self.name_of(row)}, rank {rank}, label {found['label']!r}: expected a rank from 1 on and a "
                 "label of the training set"
             )
-        return _Entry(row, rank - 1, label, score)
+        return _Entry(row, rank - 1, label, score, probability)
 
     def _find(self, known: dict[str, int], cell: str) -> int:
         """Return the index of a name, escaped as `predict` writes it or not; -1 if it is unknown."""
@@ -201,7 +209,8 @@ def _objects(path: PathLike, progress: Progress) -> Iterator[tuple[str, dict[str
         if not labels:
             yield where, {**row, "rank": "", "label": "", "score": ""}
         for rank, one in enumerate(labels, start=1):
-            yield where, {**row, "rank": str(rank), **{name: str(one.get(name)) for name in ("label", "score")}}
+            names = ("label", "score", *(("probability",) if "probability" in one else ()))
+            yield where, {**row, "rank": str(rank), **{name: str(one.get(name)) for name in names}}
 
 
 TABLES = {".tsv": _tabbed, ".csv": _commas, ".jsonl": _objects}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,7 +25,17 @@ from unmissed.models.parameters import seeded
 from unmissed.progress import Progress, silent
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.run import Run
-from unmissed.runs.run_folder import FEATURES_KIND, LABELS_KIND, VERSION, Manifest, RunFolder, RunPart, Source, versions
+from unmissed.runs.run_folder import (
+    FEATURES_KIND,
+    LABELS_KIND,
+    VERSION,
+    CalibrationEntry,
+    Manifest,
+    RunFolder,
+    RunPart,
+    Source,
+    versions,
+)
 from unmissed.runs.training_sources import DatasetOrPath, check_parts, join, read_old_rows
 
 
@@ -207,8 +218,19 @@ def save(
             piece = model.pieces_.get(key)
             assert piece is not None  # it was listed
             target.put(piece)
-        folder.write(folder.read().with_last(part.completed()))
+        calibration = _save_calibration(folder, model)
+        folder.write(replace(folder.read().with_last(part.completed()), calibration=calibration))
     return Run(path)
+
+
+def _save_calibration(folder: RunFolder, model: Model) -> CalibrationEntry | None:
+    """Write the calibration of a model, if it has one, and return its entry of the manifest."""
+    if not hasattr(model, "calibration_"):
+        return None
+    piece = model.calibration_.to_piece()
+    name = hashlib.sha256(b"".join(array.tobytes() for array in piece.arrays.values())).hexdigest()[:16]
+    OnDisk(folder.calibration(name)).put(piece)
+    return CalibrationEntry(name, getattr(model, "n_samples_", 0), model.n_labels_, groups="given groups")
 
 
 def _manifest_lock(folder: RunFolder, partition: Partition) -> AbstractContextManager[None]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from unmissed.data import Dataset
 from unmissed.errors import InputError
 from unmissed.execution import Executor
 from unmissed.models.method_registry import make_model
 from unmissed.progress import Progress, silent
+from unmissed.runs.calibrating import SIMILAR, calibrate
 from unmissed.runs.replacing import next_of, replace_run
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import RunFolder, Source
@@ -32,7 +34,8 @@ def update(
     The new run is trained in the folder `.NAME.update` next to the old one and replaces it when it is complete; until
     then the old run is available. An interrupted update resumes. Updating with the same rows again changes nothing
     (`n_trained` is 0). A new row replaces an old one with the same features. Text is transformed by the run's own text
-    features (`Run.text`): the vocabulary does not grow.
+    features (`Run.text`): the vocabulary does not grow. A calibrated run is calibrated again, unless its calibration
+    has groups of rows, which are not known of new rows: then the new run has no probabilities.
 
     Parameters
     ----------
@@ -55,6 +58,10 @@ def update(
         model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
         sources.append(Source.of(dataset))
         train(model, joined, aside, executor=executor, progress=progress, sources=sources)
+        before = run.calibration
+        if before is not None and before.groups == SIMILAR:
+            options: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
+            calibrate(aside, old_rows=[*old, dataset], **options, executor=executor, progress=progress)
         with RunFolder(aside).locked():  # becomes the lock of the run with the rename
             replace_run(position, aside)
     return Run(path, n_trained=joined.n_labels)

@@ -14,8 +14,9 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Once, Partition, Piece, Pieces, Work
-from unmissed.models.base import Certificate, Model
+from unmissed.models.base import Model
 from unmissed.models.dense_support import DenseSupport
+from unmissed.models.evidence import Certificate
 from unmissed.models.label_trees.beam_search import BeamSearch
 from unmissed.models.label_trees.label_clusters import LabelClusters, LabelRepresentations
 from unmissed.models.label_trees.node_kernels import list_positives, list_rows

@@ -15,7 +15,9 @@ from unmissed.errors import InputError
 from unmissed.execution import Once, Piece, Pieces
 from unmissed.features import Features
 from unmissed.matrices import rises
-from unmissed.models.base import Certificate, Explanation, Model
+from unmissed.models.base import Model
+from unmissed.models.calibrated import RankBy
+from unmissed.models.evidence import Certificate, Explanation
 from unmissed.models.label_blocks import label_key, walk_labels
 from unmissed.models.linear.ranking import exact_scores
 from unmissed.models.linear.ranking.dense_scores import DenseWeights
@@ -108,9 +110,16 @@ class LinearModel(Model):
         self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
 
     def rank(
-        self, X: Any, k: int = 5, *, candidates: Model | Ranking | None = None, n_candidates: int = 100, **params: Any
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        rank_by: RankBy = "score",
+        candidates: Model | Ranking | None = None,
+        n_candidates: int = 100,
+        **params: Any,
     ) -> Ranking:
-        """Return the k highest-scoring labels of each row with their scores, padded with -1.
+        """Return the k highest-scoring labels of each row with their scores, and probabilities if it is calibrated.
 
         Labels without a training positive are never ranked.
 
@@ -118,22 +127,24 @@ class LinearModel(Model):
         ----------
         X : the rows
         k : labels per row
+        rank_by : as in `Model.rank`
         candidates : a model, such as a label tree, or a ranking: only the labels that it proposes are scored, exactly;
             None scores all labels. The first call copies the weights to label-major order
         n_candidates : labels per row that a candidate model proposes
         params : as in `Model.rank`
         """
         if candidates is None:
-            return super().rank(X, k, **params)
+            return super().rank(X, k, rank_by=rank_by, **params)
         self._check_fitted()
         if params:
-            return with_predict_params(self, params).rank(X, k, candidates=candidates, n_candidates=n_candidates)
+            words: dict[str, Any] = {"rank_by": rank_by, "candidates": candidates, "n_candidates": n_candidates}
+            return with_predict_params(self, params).rank(X, k, **words)
         rows = self._checked(X)
         k = check_k(k, rows.shape[0], self.n_labels_)
         proposed = candidates.rank(X, n_candidates) if isinstance(candidates, Model) else candidates
         with self.dense_.part(rows, exact=True) as (sparse, dense):
-            ranking = self.by_label_.get().rank(sparse, proposed, k, self.n_jobs, dense)
-        return drop_untrained(ranking, self.untrained_)
+            ranking = self.by_label_.get().rank(sparse, proposed, self._depth(k, rank_by), self.n_jobs, dense)
+        return self._finish(drop_untrained(ranking, self.untrained_), k, rank_by)
 
     def _prepare(self) -> None:
         if self.dense_.n_dense:

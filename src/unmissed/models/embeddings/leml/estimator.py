@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from unmissed.errors import InputError
 from unmissed.execution import Once, Piece, Pieces, Threads, Work
 from unmissed.matrices import canonical_csr
-from unmissed.models.base import Explanation, Model
+from unmissed.models.base import Model
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.embeddings.leml.solver import (
     AlternationState,
@@ -25,6 +25,7 @@ from unmissed.models.embeddings.leml.solver import (
 )
 from unmissed.models.embeddings.products import Floats, append_constant, sparse_product
 from unmissed.models.embeddings.search import FactorTiles
+from unmissed.models.evidence import Explanation
 from unmissed.models.frames import one_of
 from unmissed.models.parameters import DenseWeight, FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange

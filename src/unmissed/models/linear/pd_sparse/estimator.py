@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
-from unmissed.models.base import Certificate
+from unmissed.models.evidence import Certificate
 from unmissed.models.linear.linear_model import LinearModel, shard_piece
 from unmissed.models.linear.pd_sparse.solver import (
     HeldOutPrecision,
