@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.calibration.test_decisions import LABELS, P, random_rows
 from unmissed.calibration import (
     DecisionRule,
-    HeldOut,
     choose_above,
     choose_coverage,
     choose_f1,
@@ -17,6 +16,7 @@ from unmissed.calibration import (
     threshold_for_precision,
 )
 from unmissed.errors import InputError
+from unmissed.ranking import Ranking
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,13 @@ def test_an_unknown_text_lists_the_forms(text):
         (lambda: DecisionRule("top"), "has the form 'top 5'"),
         (lambda: DecisionRule("f1", 3), "has the form 'f1'"),
         (lambda: DecisionRule("best"), "unknown decision 'best'"),
-        (lambda: DecisionRule("precision", 0.8).choose(LABELS, P), "needs held-out cells"),
+        (lambda: DecisionRule("precision", 0.8).choose(LABELS, P), "needs the threshold"),
+        (lambda: DecisionRule("top", 3).threshold([0.9], [True]), "has no precision to keep"),
         (
-            lambda: DecisionRule("precision", 0.8).choose(LABELS, P, HeldOut(np.array([0.9]), np.array([True]))),
-            "no threshold keeps this precision on 1 held-out cells",
+            lambda: DecisionRule("precision", 0.8).threshold([0.9], [True]),
+            "no threshold keeps this precision on 1",
         ),
+        (lambda: DecisionRule("f1").decide(Ranking.sort(LABELS, P)), "the ranking has no probabilities"),
     ],
 )
 def test_wrong_numbers_are_refused(make, message):
@@ -87,14 +89,22 @@ def test_a_rule_chooses_what_its_function_chooses():
         np.testing.assert_array_equal(DecisionRule.parse(text).choose(labels, p, seed=4), chosen)
 
 
-def test_a_precision_uses_the_threshold_of_held_out_cells():
+def test_the_threshold_of_a_precision_is_that_of_held_out_cells():
     rng = np.random.default_rng(0)
     cells = rng.random(5000)
-    held_out = HeldOut(cells, rng.random(5000) < cells)
-    labels, p = random_rows(n=50)
-    threshold = threshold_for_precision(*held_out, 0.7).threshold
+    observed = rng.random(5000) < cells
     rule = DecisionRule.parse("precision>=0.7")
-    np.testing.assert_array_equal(rule.choose(labels, p, held_out), p >= threshold)
+    assert rule.threshold(cells, observed) == threshold_for_precision(cells, observed, 0.7)
+
+
+def test_a_decided_ranking_has_the_chosen_labels_in_the_order_of_scores():
+    scores = np.array([[3.0, 2, 1, -np.inf], [4, 3, 2, 1]])
+    ranking = Ranking(LABELS.astype(np.int32), scores.astype(np.float32), probabilities=P)
+    found = DecisionRule.parse("p>=0.5").decide(ranking)
+    np.testing.assert_array_equal(found.labels, [[2, -1, -1], [1, 3, 0]])
+    np.testing.assert_array_equal(found.scores, np.float32([[2, -np.inf, -np.inf], [4, 3, 1]]))
+    np.testing.assert_array_equal(found.probabilities, np.float32([[0.9, 0, 0], [0.5, 0.6, 0.7]]))
+    assert DecisionRule.parse("p>=0.99").decide(ranking).labels.tolist() == [[-1], [-1]]
 
 
 @pytest.mark.parametrize("text", ["top 2", "p>=0.3", "f1", "macro-f1@2", "coverage@2"])

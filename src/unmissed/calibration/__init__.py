@@ -7,7 +7,7 @@ monotone map of all labels (`monotone_map.py`), and a slope and an intercept per
 choose. `unmissed.metrics.calibration_error` measures probabilities.
 """
 
-from unmissed.calibration.decision_rules import DecisionRule, HeldOut
+from unmissed.calibration.decision_rules import DecisionRule
 from unmissed.calibration.decisions import (
     PrecisionThreshold,
     as_matrix,
@@ -30,7 +30,6 @@ __all__ = [
     "Cells",
     "DecisionRule",
     "Folds",
-    "HeldOut",
     "PrecisionThreshold",
     "TrueProbability",
     "as_matrix",

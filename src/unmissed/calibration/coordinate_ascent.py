@@ -42,11 +42,11 @@ def sweep_macro_f1(
             both = listed[label] + positives[label]
             before = true[label] / both if both > 0.0 else 0.0
             put(best, gains, position, (true[label] + probability) / (both + 1.0) - before)
-        for position in best:
-            if position >= 0:
-                chosen[row, position] = True
-                true[labels[row, position]] += p[row, position]
-                listed[labels[row, position]] += 1.0
+        for taken in best:
+            if taken >= 0:
+                chosen[row, taken] = True
+                true[labels[row, taken]] += p[row, taken]
+                listed[labels[row, taken]] += 1.0
 
 
 @kernel()
@@ -73,7 +73,7 @@ def sweep_coverage(
                 chosen[row, position] = False
                 missed[label] -= log_misses[row, position]
             put(best, gains, position, p[row, position] * np.exp(min(missed[label], 0.0)))
-        for position in best:
-            if position >= 0:
-                chosen[row, position] = True
-                missed[labels[row, position]] += log_misses[row, position]
+        for taken in best:
+            if taken >= 0:
+                chosen[row, taken] = True
+                missed[labels[row, taken]] += log_misses[row, taken]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,9 @@ from unmissed.calibration.decisions import (
     choose_top,
     threshold_for_precision,
 )
+from unmissed.calibration.scored_cells import CANDIDATES
 from unmissed.errors import InputError
+from unmissed.ranking import Ranking
 
 Kind = Literal["top", "p", "f1", "macro-f1", "coverage", "precision"]
 _CUT, _BOUND = r"(?P<value>[0-9]{1,9})", r">=(?P<value>[0-9]*\.?[0-9]+)"
@@ -33,13 +35,6 @@ _FORMS: dict[Kind, tuple[str, str]] = {
 }
 
 
-class HeldOut(NamedTuple):
-    """Probabilities of held-out cells, and whether the label of each was observed."""
-
-    probabilities: npt.NDArray[np.floating]
-    observed: npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True)
 class DecisionRule:
     """How the labels of rows are chosen by their probabilities.
@@ -49,7 +44,7 @@ class DecisionRule:
     kind : {"top", "p", "f1", "macro-f1", "coverage", "precision"}
         `top`: the k most probable labels. `p`: labels of at least this probability. `f1`: the set of highest expected
         F1 of each row. `macro-f1`, `coverage`: k labels per row with a high expected macro-F1, or coverage, over all
-        rows. `precision`: labels above the lowest probability at which held-out cells have this precision.
+        rows. `precision`: labels above the lowest probability that keeps this precision on held-out cells.
     value : k, the probability or the precision; None for `f1`
     """
 
@@ -92,47 +87,53 @@ class DecisionRule:
         return self.kind not in ("macro-f1", "coverage")
 
     @property
-    def needs_held_out(self) -> bool:
-        """Whether `choose` needs held-out cells."""
-        return self.kind == "precision"
-
-    @property
     def n_candidates(self) -> int:
-        """The number of labels per row to choose from: the 50 of highest score, or k if it is more."""
-        return max(50, self._k) if _CUT in _FORMS[self.kind][1] else 50
+        """The number of labels per row to choose from, those of highest score: 50, or k if it is more."""
+        return max(CANDIDATES, self._k) if _CUT in _FORMS[self.kind][1] else CANDIDATES
 
     @property
     def _k(self) -> int:
-        assert self.value is not None  # by the pattern of its form
-        return int(self.value)
+        return int(self.value or 0)
 
-    def threshold(self, held_out: HeldOut | None) -> PrecisionThreshold:
-        """Return the threshold that keeps the precision of this rule on held-out cells; raise if there is none."""
-        if held_out is None:
-            raise InputError(f"{self}: needs held-out cells, with their probabilities and whether they were observed")
-        assert self.value is not None
-        found = threshold_for_precision(*held_out, self.value)
+    def threshold(self, probabilities: npt.ArrayLike, observed: npt.ArrayLike) -> PrecisionThreshold:
+        """Return the threshold that keeps the precision of this rule on held-out cells; raise if there is none.
+
+        Parameters
+        ----------
+        probabilities, observed : probability of each held-out cell, and whether its label is observed
+        """
+        if self.kind != "precision":
+            raise InputError(f"{self}: has no precision to keep")
+        found = threshold_for_precision(probabilities, observed, float(self.value or 0.0))
         if not np.isfinite(found.threshold):
             raise InputError(
-                f"{self}: no threshold keeps this precision on {len(held_out.observed):,} held-out cells; "
-                "ask for a lower precision"
+                f"{self}: no threshold keeps this precision on {np.size(observed):,} held-out (row, label) pairs; "
+                "give a lower precision"
             )
         return found
 
-    def choose(
-        self, labels: npt.ArrayLike, probabilities: npt.ArrayLike, held_out: HeldOut | None = None, *, seed: int = 0
-    ) -> Chosen:
+    def choose(self, labels: npt.ArrayLike, probabilities: npt.ArrayLike, *, seed: int = 0) -> Chosen:
         """Return which of the labels (n_samples, m), -1 for padding, are chosen by their probabilities.
 
-        `held_out` is needed for a precision. `seed` sets the order of rows in a block coordinate ascent.
+        A rule for a precision is first replaced by `DecisionRule("p", rule.threshold(...).threshold)`. `seed` sets the
+        start and the order of rows of a block coordinate ascent.
         """
         if self.kind == "f1":
             return choose_f1(labels, probabilities)
         if self.kind == "p":
             return choose_above(labels, probabilities, float(self.value or 0.0))
         if self.kind == "precision":
-            return choose_above(labels, probabilities, self.threshold(held_out).threshold)
+            raise InputError(
+                f"{self}: needs the threshold that keeps this precision on held-out cells; see `threshold`"
+            )
         if self.kind == "top":
             return choose_top(labels, probabilities, self._k)
         ascend = choose_macro_f1 if self.kind == "macro-f1" else choose_coverage
         return ascend(labels, probabilities, self._k, seed=seed)
+
+    def decide(self, ranking: Ranking, *, seed: int = 0) -> Ranking:
+        """Return a ranking with the chosen labels only, in its order; it is as wide as the largest chosen set."""
+        if ranking.probabilities is None:
+            raise InputError(f"{self}: the ranking has no probabilities; calibrate the model first")
+        kept = ranking.keep(self.choose(ranking.labels, ranking.probabilities, seed=seed))
+        return kept.top(max(1, int((kept.labels >= 0).sum(axis=1).max(initial=0))))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from unmissed.ranking import Ranking
     from unmissed.runs import Run
+    from unmissed.runs.prediction import Shown
 
 
 class RankBy(StrEnum):
@@ -39,7 +40,20 @@ def predict(
         ),
     ] = None,
     text: Annotated[str | None, typer.Option("--text", help="Predict the labels of this text.")] = None,
-    top: Annotated[int, typer.Option("--top", "-k", help="Number of labels per row.", min=1)] = 5,
+    top: Annotated[
+        int | None, typer.Option("--top", "-k", help="Number of labels per row. Default: 5.", min=1, show_default=False)
+    ] = None,
+    decide: Annotated[
+        str | None,
+        typer.Option(
+            "--decide",
+            metavar="RULE",
+            help="Choose the labels of each row by their probabilities: 'top 5', 'p>=0.5', f1 (highest expected F1 of "
+            "each row), macro-f1@5 or coverage@5 (5 labels per row, best for all rows together), 'precision>=0.8' "
+            "(the threshold that keeps this precision on held-out rows). For runs that `unmissed calibrate` gave "
+            "probabilities.",
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -116,28 +130,29 @@ def predict(
 
     Example: unmissed predict laws test.jsonl.xz --rank-by probability --threshold 0.5 --out sure.csv
 
+    Example: unmissed predict laws test.jsonl.xz --decide "precision>=0.8" --out sure.csv
+
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
-    from unmissed.propensity import parse
     from unmissed.runs import open_run
     from unmissed.runs.answers import WRITERS
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
-    from unmissed.runs.prediction import Shown, predict_lines, ranking_files, read_params, read_rows, write_ranking
     from unmissed.runs.prediction import predict as predict_rows
+    from unmissed.runs.prediction import predict_lines, ranking_files, read_params, read_rows, write_ranking
 
     if (data is None) == (text is None):
         raise InputError("predict needs either DATA or --text")
+    if decide is not None and (top is not None or threshold is not None):
+        raise InputError("--decide chooses the labels of each row; leave out --top and --threshold")
     files = [] if out is None else ranking_files(out)  # before the ranking, which may take long
     opened = open_run(run)
     opened.model.with_jobs(jobs)
     chosen = read_params(opened, params or [])
     if rank_by is RankBy.PROBABILITY:
         chosen["rank_by"] = rank_by.value
-    if opened.calibration is None and (rank_by is RankBy.PROBABILITY or true_probability or propensity is not None):
-        raise opened.not_calibrated()
-    p = None if propensity is None else parse(propensity)
-    shown = Shown(threshold, true_probability or p is not None, p)
+    shown = _shown(opened, threshold, decide, true_probability, propensity, rank_by)
+    top = shown.n_candidates(opened) if decide is not None else 5 if top is None else top
     rows: Any = None
     ids: list[str] = []
     kept = show.stoppable(lambda: _kept(files, cluster.cluster is not None))
@@ -147,7 +162,8 @@ def predict(
                 rows = _one_text(text, reading.dense)
             else:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words())
-            if isinstance(rows, TextLines) and not json and all(WRITERS.find(one.suffix).in_parts for one in files):
+            in_parts = shown.by_row and not json and all(WRITERS.find(one.suffix).in_parts for one in files)
+            if isinstance(rows, TextLines) and in_parts:
                 _answer_lines(opened, predict_lines(opened, rows, top, shown, chosen), out, raw)
                 return
             ranking = predict_rows(opened, rows, top, params=chosen, progress=progress)
@@ -173,6 +189,27 @@ def predict(
     _note_unknown(ranking.n_no_known_words, ranking.n_samples)
     if ranking.true_probabilities is not None:
         show.say(f"true_probability: clipped at 1 for {ranking.clipped_fraction:.1%} of the labels", err=True)
+
+
+def _shown(
+    run: "Run",
+    threshold: float | None,
+    decide: str | None,
+    true_probability: bool,
+    propensity: str | None,
+    rank_by: RankBy,
+) -> "Shown":
+    """Return what is shown of a ranking; raise InputError if it needs probabilities that the run does not have."""
+    from unmissed.propensity import parse
+    from unmissed.runs.prediction import Shown, read_decision
+
+    with_true = true_probability or propensity is not None
+    if run.calibration is None and (rank_by is RankBy.PROBABILITY or with_true):
+        raise run.not_calibrated()
+    rule, note = (None, None) if decide is None else read_decision(run, decide)
+    if note is not None:
+        show.say(note, err=True)
+    return Shown(threshold, with_true, None if propensity is None else parse(propensity), rule)
 
 
 def _one_text(text: str | None, dense: str | None) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.calibration import DecisionRule
 from unmissed.data import Columns
 from unmissed.data.dense_part import check_number_of_rows, read_dense
 from unmissed.data.documents import Documents
@@ -181,6 +182,7 @@ class Shown:
     Parameters
     ----------
     threshold : labels with a lower score are left out; None keeps all
+    decision : chooses labels by their probabilities; None keeps all
     true_probability : whether the probability that a label is true is added
     propensity : the propensity model for it; None takes that of the recipe, or the default one
     """
@@ -188,12 +190,45 @@ class Shown:
     threshold: float | None = None
     true_probability: bool = False
     propensity: PropensityLike | None = None
+    decision: DecisionRule | None = None
+
+    @property
+    def by_row(self) -> bool:
+        """Whether what is shown of a row does not depend on other rows."""
+        return self.decision is None or self.decision.by_row
+
+    def n_candidates(self, run: Run) -> int:
+        """Return the number of labels per row among which the decision chooses."""
+        assert self.decision is not None
+        return min(self.decision.n_candidates, run.n_labels)
 
     def of(self, run: Run, ranking: Ranking) -> Ranking:
         """Return the ranking as it is shown."""
         if self.threshold is not None:
             ranking = ranking.keep(ranking.scores >= self.threshold)
+        if self.decision is not None:
+            ranking = self.decision.decide(ranking)
         return run.with_true_probabilities(ranking, self.propensity) if self.true_probability else ranking
+
+
+def read_decision(run: Run, text: str) -> tuple[DecisionRule, str | None]:
+    """Return the rule of a text such as "f1" for a calibrated run, and a note if it has a threshold that was found.
+
+    The threshold of a precision is found on the ranked cells of the held-out training rows.
+    """
+    rule = DecisionRule.parse(text)
+    if run.calibration is None:
+        raise run.not_calibrated()
+    if rule.kind != "precision":
+        return rule, None
+    cells = run.held_out_cells()
+    cells = cells.select(cells.ranks >= 0)
+    found = rule.threshold(run.model.calibration_.probability(cells.labels, cells.scores), cells.observed)
+    note = (
+        f"{rule}: labels with a probability of at least {found.threshold:.4g}; on held-out training rows their "
+        f"precision was {found.precision:.4f}, with 95 % confidence at least {found.lower:.4f}"
+    )
+    return DecisionRule("p", found.threshold), note
 
 
 def predict_lines(
