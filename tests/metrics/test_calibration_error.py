@@ -72,6 +72,18 @@ def test_deciles_split_the_cells_and_padding_is_ignored():
     assert np.isnan(none.ece)
 
 
+def test_rows_without_cells_change_no_figure():
+    labels, p, Y, _hits = draw()
+    more = np.vstack([np.full_like(labels, -1), labels])
+    (found,) = probability_errors(more, np.vstack([p, p]), sp.vstack([Y, Y], format="csr"), (5,), settings=QUICK)
+    (alone,) = probability_errors(labels, p, Y, (5,), settings=QUICK)
+    assert found.intervals == alone.intervals
+    assert found.ece == alone.ece
+    (plain,) = probability_errors(labels, p, Y, (5,), settings=ErrorSettings(n_bins=10, n_resamples=0, n_draws=20))
+    assert plain.intervals == {}
+    assert (plain.ece, plain.floor) == (alone.ece, alone.floor)
+
+
 def test_paired_differences_are_narrower_than_the_intervals():
     labels, p, Y, hits = draw()
     worse = p**1.2

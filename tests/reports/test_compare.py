@@ -9,7 +9,7 @@ import pytest
 from matplotlib.text import Text
 
 from tests.reports.results import make_results
-from unmissed.reports.compare_figures import all_figures
+from unmissed.reports.compare_figures import all_figures, reliability_curves
 from unmissed.reports.compare_tables import all_tables, main_table, measured, other_table, plain_table
 from unmissed.reports.comparison_page import figures_table, render_page, write_report
 from unmissed.reports.grids import Grid, GridCell, escape_latex, to_latex, to_markdown
@@ -45,6 +45,18 @@ def test_the_page_needs_no_other_file_and_shows_names_as_text(report):
     assert "<tiny>" not in page
     assert "prefers-color-scheme: dark" in page
     assert "#2b2f36" not in page, "ink that a dark page would swallow"
+
+
+def test_methods_with_probabilities_get_a_reliability_diagram():
+    results = make_results()
+    curve = {"probability": [0.1, 0.5, 0.9], "observed": [0.0, 0.5, 1.0], "n_cells": [60, 60, 50]}
+    others = [{"k": 1, "decile": None, "curve": {}}, {"k": 5, "decile": 3, "curve": {}}]
+    results["methods"][1]["probabilities"] = [*others, {"k": 5, "decile": None, "curve": curve}]
+    results["methods"][0]["probabilities"] = None
+    assert reliability_curves(results) == {results["methods"][1]["title"]: curve}
+    figures = all_figures(results)
+    assert set(figures) == FIGURES | {"reliability"}
+    assert 'id="figure-reliability"' in render_page(results, figures)
 
 
 def test_the_best_is_bold_and_what_is_near_is_marked():

@@ -100,6 +100,10 @@ def evaluate(
     macro: Annotated[
         Averaged, typer.Option(help="Macro-average over the labels with a true row, or over all.")
     ] = Averaged.TRUE,
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="Draw the reliability diagram of the ranking's probabilities to this .svg, .png or .pdf."),
+    ] = None,
     json: show.JsonOption = False,
 ) -> None:
     """Print metrics of a ranking, with bootstrap intervals.
@@ -108,9 +112,14 @@ def evaluate(
     the figures of pyxclib, `--variant dismecpp --empty-rows drop` those of DiSMEC++, and `--rerank` those of the
     published code of PW-DiSMEC. The output states the conventions.
 
+    If the ranking has probabilities, their errors are printed, too: the expected calibration error (ECE) with the noise
+    floor that correct probabilities have, log loss and Brier score.
+
     Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt
 
     Example: unmissed evaluate scores.npz --truth test.txt --propensity table:p.txt
+
+    Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt --figure reliability.svg
 
     Example: unmissed evaluate new.npz --truth test.jsonl --train train.jsonl --against old.npz --json
     """
@@ -120,6 +129,10 @@ def evaluate(
 
     if against is not None and not bootstrap:
         raise InputError("--against needs bootstrap resamples; set --bootstrap above 0")
+    if figure is not None:
+        from unmissed.reports.reliability_figures import check_figure_name, write_reliability
+
+        check_figure_name(figure)
     conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
     model = parse(propensity)
     names = None if metrics is None else [name.strip() for name in metrics.split(",")]
@@ -134,15 +147,16 @@ def evaluate(
             progress=progress,
             **reading.words(),
         )
+    if figure is not None:
+        if result["probabilities"] is None:
+            raise InputError(f"{ranking}: has no probabilities to draw; `unmissed calibrate` gives them to a run")
+        write_reliability(result["probabilities"], figure)
     if json:
         show.print_json(result)
         return
-    from unmissed.reports.metrics_tables import deciles_table, differences_table, figures_table, notes
+    from unmissed.reports.metrics_tables import all_tables, notes
 
-    tables = [figures_table(result), *([deciles_table(result)] if result["deciles"] else [])]
-    if against is not None:
-        tables.append(differences_table(result))
-    for table in tables:
+    for table in all_tables(result):
         show.print_table(*table)
     for line in notes(result):
         show.say(line)

@@ -76,7 +76,7 @@ class ErrorSettings:
     Parameters
     ----------
     n_bins : bins of about equal mass; fewer if a bin would have fewer than 50 cells
-    n_resamples : bootstrap resamples of the rows
+    n_resamples : bootstrap resamples of the rows; 0 for no intervals
     n_draws : draws of all labels from the probabilities, for the noise floor
     level : level of the intervals
     seed : seed of resamples and draws
@@ -89,9 +89,9 @@ class ErrorSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.n_bins, self.n_resamples, self.n_draws) < 1 or not 0 < self.level < 1:
+        if min(self.n_bins, self.n_resamples + 1, self.n_draws) < 1 or not 0 < self.level < 1:
             raise InputError(
-                f"n_bins, n_resamples and n_draws must be at least 1 and level between 0 and 1; got {self}"
+                f"n_bins and n_draws must be at least 1, n_resamples at least 0 and level between 0 and 1; got {self}"
             )
 
 
@@ -196,22 +196,26 @@ def _errors(
     curve = ReliabilityCurve(
         np.bincount(of_bin, p, n_bins) / mass, np.bincount(of_bin, y, n_bins) / mass, mass.astype(np.int64)
     )
-    rows = np.nonzero(kept)[0]
-    n_rows = len(kept)
+    _, rows = np.unique(np.nonzero(kept)[0], return_inverse=True)  # rows without such cells change no figure
+    n_rows = int(rows[-1]) + 1
     gaps = np.bincount(rows * n_bins + of_bin, p - y, n_rows * n_bins).reshape(n_rows, n_bins)
     means = [np.bincount(rows, loss, n_rows) for loss in (_log_loss(p, y), (p - y) ** 2, np.ones(len(p)))]
     terms = np.column_stack([gaps, *means])
-    values, drawn = _figures(terms.sum(axis=0)[None]), _figures(_resample(terms, settings))
-    low, high = np.quantile(drawn, _tails(settings.level), axis=0)
-    ece = float(values[0, 0])
-    intervals = {
+    ece, log_loss, brier = _figures(terms.sum(axis=0)[None])[0].tolist()
+    floor = _noise_floor(p, of_bin, n_bins, settings)
+    return ProbabilityErrors(k, decile, len(p), ece, floor, log_loss, brier, _intervals(terms, ece, settings), curve)
+
+
+def _intervals(terms: Floats, ece: float, settings: ErrorSettings) -> dict[str, Interval]:
+    """Return the bootstrap intervals of figures from the terms of each row; none without resamples."""
+    if not settings.n_resamples:
+        return {}
+    low, high = np.quantile(_figures(_resample(terms, settings)), _tails(settings.level), axis=0)
+    return {
         "ece": Interval(max(2 * ece - float(high[0]), 0.0), max(2 * ece - float(low[0]), 0.0)),
         "log_loss": Interval(float(low[1]), float(high[1])),
         "brier": Interval(float(low[2]), float(high[2])),
     }
-    floor = _noise_floor(p, of_bin, n_bins, settings)
-    log_loss, brier = values[0, 1:].tolist()
-    return ProbabilityErrors(k, decile, len(p), ece, floor, log_loss, brier, intervals, curve)
 
 
 def _bins(p: Floats, n_bins: int) -> tuple[npt.NDArray[np.int64], int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from unmissed.metrics.calibration_error import ProbabilityErrors
 from unmissed.metrics.deciles import by_decile
 from unmissed.metrics.evaluation import Evaluation
 from unmissed.metrics.uncertainty import compare, intervals, support, warnings
@@ -53,6 +55,30 @@ def summarize_difference(
     """Return the paired differences of two evaluations, for JSON."""
     differences = compare(first, second, n_resamples, level, seed, progress)
     summary: dict[str, Any] = _without_nan({name: each._asdict() for name, each in differences.items()})
+    return summary
+
+
+def summarize_probabilities(errors: Sequence[ProbabilityErrors]) -> list[dict[str, Any]]:
+    """Return errors of probabilities at each k, of all labels (decile None) or a decile, for JSON."""
+    summary: list[dict[str, Any]] = _without_nan(
+        [
+            {
+                "k": one.k,
+                "decile": one.decile,
+                "n_cells": one.n_cells,
+                **{
+                    name: {
+                        "value": getattr(one, name),
+                        **(one.intervals[name]._asdict() if name in one.intervals else {}),
+                    }
+                    for name in ("ece", "log_loss", "brier")
+                },
+                "noise_floor": one.floor,
+                "curve": {name: values.tolist() for name, values in one.curve._asdict().items()},
+            }
+            for one in errors
+        ]
+    )
     return summary
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from unmissed.models.method_registry import BASELINES, EMBEDDINGS, LINEAR, TREES
 from unmissed.reports.compare_tables import Results, measured, names_at, span
 from unmissed.reports.drawing import INK, dress, new_figure, styled
+from unmissed.reports.reliability_figures import draw_reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,6 +218,17 @@ def _name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) ->
         )
 
 
+def reliability_curves(results: Results) -> dict[str, Any]:
+    """Return the reliability curve at the largest cut-off of each method that has probabilities, by its title."""
+    depth = results["settings"]["k"][-1]
+    return {
+        one["title"]: error["curve"]
+        for one in measured(results)
+        for error in one.get("probabilities") or ()
+        if error["k"] == depth and error["decile"] is None
+    }
+
+
 CAPTIONS = {
     "scored": "PSP and PSnDCG with confidence intervals. Each hit is weighted by 1/p, where p is the propensity: the "
     "probability that a true label is observed. Hits on rare labels therefore have larger weights.",
@@ -224,6 +236,8 @@ CAPTIONS = {
     "gains": "Paired differences on the same test rows. A difference is significant if its interval excludes 0. "
     "Beyond 5 points the axis is logarithmic.",
     "deciles": "Recall by label frequency, from rare labels (left) to frequent labels (right).",
+    "reliability": "Observed fraction of suggested labels by their probability, with 95 % intervals; probabilities are "
+    "right where the curve follows the diagonal.",
     "frequencies": "Training rows per label, most frequent label first: the long tail.",
     "time": "PSP by training time; the upper left is best.",
     "size": "PSP by model size; the upper left is best.",
@@ -233,6 +247,7 @@ TITLES = {
     "vanilla": "Precision and nDCG",
     "gains": "Gain over the baseline",
     "deciles": "Recall by label frequency",
+    "reliability": "Reliability of the probabilities",
     "frequencies": "Label frequencies",
     "time": "PSP and training time",
     "size": "PSP and model size",
@@ -250,6 +265,7 @@ def all_figures(results: Results) -> dict[str, Figure]:
         "vanilla": draw_vanilla(results),
         **({"gains": draw_gains(results)} if others else {}),
         **({"deciles": draw_deciles(results)} if _has_groups(results) else {}),
+        **({"reliability": draw_reliability(curves)} if (curves := reliability_curves(results)) else {}),
         **found,
         "time": draw_against_time(results),
         "size": draw_against_size(results),

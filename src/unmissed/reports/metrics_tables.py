@@ -15,6 +15,18 @@ class TextTable(NamedTuple):
     rows: list[list[str]]
 
 
+def all_tables(result: Mapping[str, Any]) -> list[TextTable]:
+    """Return the tables of a result: metrics, deciles, errors of probabilities and differences, if it has them."""
+    by_frequency, probabilities = bool(result["deciles"]), result.get("probabilities") is not None
+    return [
+        figures_table(result),
+        *([deciles_table(result)] if by_frequency else []),
+        *([probabilities_table(result)] if probabilities else []),
+        *([probability_deciles_table(result)] if probabilities and by_frequency else []),
+        *([differences_table(result)] if "differences" in result else []),
+    ]
+
+
 def figures_table(result: Mapping[str, Any]) -> TextTable:
     """Return one row per metric and one column per cut-off: percent, with the interval in brackets."""
     names = list(dict.fromkeys(name.rpartition("@")[0] for name in result["figures"]))
@@ -34,7 +46,7 @@ def deciles_table(result: Mapping[str, Any]) -> TextTable:
     columns = ["percentile", "labels", "training positives", "true", "recall", "precision", "part of PSP"]
     rows = [
         [
-            "unseen" if group["decile"] == 0 else f"{100 * group['begin']:.0f} - {100 * group['end']:.0f} %",
+            _percentiles(group),
             f"{group['n_labels']:,}",
             f"{group['fewest']:,} - {group['most']:,}",
             f"{group['true']:,}",
@@ -44,6 +56,40 @@ def deciles_table(result: Mapping[str, Any]) -> TextTable:
         if group["k"] == deepest
     ]
     return TextTable(f"Results @{deepest} by label frequency in training, rarest first; percent", columns, rows)
+
+
+_ERRORS = {"ece": "ECE", "log_loss": "log loss", "brier": "Brier score"}
+
+
+def probabilities_table(result: Mapping[str, Any]) -> TextTable:
+    """Return one row per error of the probabilities and one column per cut-off, with the interval in brackets."""
+    found = [one for one in result["probabilities"] if one["decile"] is None]
+    rows = [[title, *(_error(one[name]) for one in found)] for name, title in _ERRORS.items()]
+    rows.insert(1, ["ECE, noise floor", *(_error({"value": one["noise_floor"]}) for one in found)])
+    rows.append(["suggestions", *(f"{one['n_cells']:,}" for one in found)])
+    title = "Errors of the probabilities that suggested labels are observed"
+    if result["interval"]:
+        title += f" [{100 * result['interval']['level']:g} % interval]"
+    return TextTable(title, ["error", *(f"@{one['k']}" for one in found)], rows)
+
+
+def probability_deciles_table(result: Mapping[str, Any]) -> TextTable:
+    """Return the errors of the probabilities of each label-frequency group at the largest cut-off, rarest first."""
+    groups = {(group["k"], group["decile"]): group for group in result["deciles"]}
+    found = [one for one in result["probabilities"] if one["decile"] is not None]
+    rows = [
+        [
+            _percentiles(groups[one["k"], one["decile"]]),
+            f"{one['n_cells']:,}",
+            _error(one["ece"]),
+            _error({"value": one["noise_floor"]}),
+            *(_error(one[name]) for name in ("log_loss", "brier")),
+        ]
+        for one in found
+    ]
+    title = f"Errors of the probabilities @{result['k'][-1]} by label frequency in training, rarest first"
+    columns = ["percentile", "suggestions", "ECE", "noise floor", "log loss", "Brier score"]
+    return TextTable(title, columns, rows)
 
 
 def differences_table(result: Mapping[str, Any]) -> TextTable:
@@ -110,6 +156,18 @@ def _figure(entry: Mapping[str, float | None], signed: bool = False) -> str:
     if entry.get("low") is None:
         return text
     return f"{text} [{_percent(entry['low'], signed)}, {_percent(entry['high'], signed)}]"
+
+
+def _percentiles(group: Mapping[str, Any]) -> str:
+    """Return the percentiles of the labels that a label-frequency group covers."""
+    return "unseen" if group["decile"] == 0 else f"{100 * group['begin']:.0f} - {100 * group['end']:.0f} %"
+
+
+def _error(entry: Mapping[str, float | None]) -> str:
+    if entry["value"] is None:
+        return "-"
+    interval = "" if entry.get("low") is None else f" [{entry['low']:.4f}, {entry['high']:.4f}]"
+    return f"{entry['value']:.4f}{interval}"
 
 
 def _percent(value: float | None, signed: bool = False) -> str:

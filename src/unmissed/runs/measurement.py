@@ -19,8 +19,9 @@ from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import read_text
 from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, merge
+from unmissed.metrics.calibration_error import ErrorSettings, probability_errors
 from unmissed.metrics.scoring import needed_depth
-from unmissed.metrics.summary import summarize, summarize_difference
+from unmissed.metrics.summary import summarize, summarize_difference, summarize_probabilities
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Constant, FromTable, Propensity, as_propensity, default_propensity, describe
 from unmissed.ranking import Ranking
@@ -106,6 +107,7 @@ def evaluate_ranking(
         "train": None if train is None else str(train),
         **evaluator.summarize(found[0]),
     }
+    result["probabilities"] = evaluator.summarize_probabilities(rankings[0].ranking)
     result["missing_rows"] = {
         "policy": evaluator.measuring.missing_rows,
         **dict(zip(("rows", "against"), (int(one.missing.size) for one in rankings), strict=False)),
@@ -151,7 +153,8 @@ class RankingEvaluator:
         if found.missing.size and self.measuring.missing_rows == "refuse":
             raise InputError(
                 f"{file}: {self._count_missing(found.missing)}; evaluate --missing-rows miss counts them as rows "
-                "without a suggestion (predict --threshold leaves such rows out of a table), skip leaves them out"
+                "without a suggestion (predict --threshold and --decide leave such rows out of a table), skip leaves "
+                "them out"
             )
         return found
 
@@ -166,7 +169,7 @@ class RankingEvaluator:
         known, pairs = self._known, self._pairs
         if missing.size and self.measuring.missing_rows == "skip":
             kept = np.delete(np.arange(known.Y.shape[0]), missing)
-            ranking = replace(ranking, labels=ranking.labels[kept], scores=ranking.scores[kept])
+            ranking = Ranking(ranking.labels[kept], ranking.scores[kept])
             if pairs is not None:
                 pairs = pairs[~np.isin(pairs[:, 0], missing)]
                 pairs = np.column_stack([np.searchsorted(kept, pairs[:, 0]), pairs[:, 1]])
@@ -207,6 +210,26 @@ class RankingEvaluator:
         result["warnings"] += _dropped_assignments(result, self._truth, self._known)
         return result
 
+    def summarize_probabilities(self, ranking: Ranking) -> list[dict[str, Any]] | None:
+        """Return the errors of a ranking's probabilities at each k, by decile at the largest; None if it has none.
+
+        Filtered pairs are left out. All other listed labels count, also those of rows without true labels.
+        """
+        if ranking.probabilities is None:
+            return None
+        how, known, pairs = self.measuring, self._known, self._pairs
+        if pairs is not None and pairs.size:
+            n_labels = known.Y.shape[1]
+            keys = np.arange(ranking.n_samples)[:, None] * n_labels + ranking.labels
+            ranking = ranking.keep(~np.isin(keys, pairs[:, 0] * n_labels + pairs[:, 1]))
+        settings = ErrorSettings(n_resamples=how.n_resamples, level=how.level, seed=how.seed)
+        *others, deepest = sorted(set(how.k))
+        p = ranking.probabilities
+        assert p is not None  # as before
+        found = probability_errors(ranking.labels, p, known.Y, others, settings=settings)
+        found += probability_errors(ranking.labels, p, known.Y, [deepest], train_counts=known.counts, settings=settings)
+        return summarize_probabilities(found)
+
     def difference(self, first: Evaluation, second: Evaluation) -> dict[str, Any]:
         """Return the paired differences of two evaluations as JSON values."""
         how = self.measuring
@@ -235,7 +258,7 @@ def _measure(ranking: Ranking, known: _Truth, pairs: npt.NDArray[np.int64] | Non
     def part(begin: int, end: int) -> Evaluation:
         inside = None if pairs is None else pairs[(pairs[:, 0] >= begin) & (pairs[:, 0] < end)]
         return evaluate(
-            replace(ranking, labels=ranking.labels[begin:end], scores=ranking.scores[begin:end]),
+            Ranking(ranking.labels[begin:end], ranking.scores[begin:end]),
             known.Y[begin:end],
             inverse,
             measuring.k,

@@ -336,6 +336,7 @@ def _results(
             continue
         summary = judge.summarize(found[one["key"]])
         one |= {name: summary[name] for name in ("figures", "deciles", "support")}
+        one["probabilities"] = judge.summarize_probabilities(rankings[one["key"]].ranking)
         one["warnings"] = [*(one.get("warnings") or []), *summary["warnings"]]
         one["reranked"] = again.summarize(again.measure_rows(*rankings[one["key"]]))["figures"]
         one["against_baseline"] = judge.difference(found[one["key"]], found[baseline]) if baseline else {}
