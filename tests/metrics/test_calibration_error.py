@@ -76,12 +76,12 @@ def test_rows_without_cells_change_no_figure():
     labels, p, Y, _hits = draw()
     more = np.vstack([np.full_like(labels, -1), labels])
     (found,) = probability_errors(more, np.vstack([p, p]), sp.vstack([Y, Y], format="csr"), (5,), settings=QUICK)
-    (alone,) = probability_errors(labels, p, Y, (5,), settings=QUICK)
-    assert found.intervals == alone.intervals
-    assert found.ece == alone.ece
-    (plain,) = probability_errors(labels, p, Y, (5,), settings=ErrorSettings(n_bins=10, n_resamples=0, n_draws=20))
-    assert plain.intervals == {}
-    assert (plain.ece, plain.floor) == (alone.ece, alone.floor)
+    (plain,) = probability_errors(labels, p, Y, (5,), settings=QUICK)
+    assert found.intervals == plain.intervals
+    assert found.ece == plain.ece
+    (bare,) = probability_errors(labels, p, Y, (5,), settings=ErrorSettings(n_bins=10, n_resamples=0, n_draws=20))
+    assert bare.intervals == {}
+    assert (bare.ece, bare.floor) == (plain.ece, plain.floor)
 
 
 def test_paired_differences_are_narrower_than_the_intervals():

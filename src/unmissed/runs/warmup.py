@@ -17,12 +17,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from unmissed import _jit
+from unmissed.calibration import DecisionRule
 from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError, UnmissedError
 from unmissed.models.method_registry import METHODS, find_model
 from unmissed.models.parameters import parameters_of
 from unmissed.progress import Progress, silent
+from unmissed.runs.calibrating import calibrate
 from unmissed.runs.inspection import summarize
 from unmissed.runs.measurement import Measuring, evaluate_ranking
 from unmissed.runs.prediction import predict
@@ -99,20 +101,24 @@ def _own_methods() -> list[str]:
 
 
 def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None:
-    """Train, open, rank and evaluate; skip values that need another parameter or package."""
+    """Train, calibrate, rank, decide and evaluate; skip values that need another parameter or package."""
     try:
         train(method, data.train, folder, params)
     except UnmissedError:
         if params.keys() <= SMALL.keys():
             raise
         return
-    run = open_run(folder)
+    run = calibrate(folder, old_rows=[data.train]) if params.keys() <= SMALL.keys() else open_run(folder)
     few = data.test.X[:3]
     for rows in (few[:1], few, data.test.X):
         run.rank(rows, 3)
     run.prepare().rank(few, 3)
     ranking = folder.with_suffix(".npz")
-    predict(run, data.test.X, 3).save(ranking)
+    found = predict(run, data.test.X, 3)
+    found.save(ranking)
+    if found.probabilities is not None:
+        for rule in ("macro-f1@1", "coverage@1"):
+            DecisionRule.parse(rule).decide(found)
     summarize(run)
     evaluate_ranking(ranking, data.truth, folder, Measuring(k=(1, 3), n_resamples=10))
     for rows in (few, data.test.X):
