@@ -103,6 +103,14 @@ def test_the_threshold_keeps_the_precision_with_confidence():
     assert np.mean(kept) >= 0.9
 
 
+def test_many_improbable_cells_do_not_make_the_threshold_coarse():
+    rng = np.random.default_rng(0)
+    p = np.append(rng.random(4000), np.full(200_000, 0.001))
+    found = threshold_for_precision(p, rng.random(len(p)) < p, 0.8)
+    assert 0.6 < found.threshold < 0.7  # the precision above 0.6 is 0.8
+    assert threshold_for_precision(np.zeros(10), np.zeros(10, bool), 0.5).threshold == np.inf
+
+
 def test_an_unreachable_precision_has_an_infinite_threshold():
     found = threshold_for_precision([0.9, 0.8], [True, True], 0.99)
     assert found.threshold == np.inf

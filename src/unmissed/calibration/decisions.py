@@ -118,8 +118,9 @@ def threshold_for_precision(
 ) -> PrecisionThreshold:
     """Return the lowest threshold whose precision on held-out cells is at least `precision`, with confidence.
 
-    50 thresholds, quantiles of the probabilities, are tested. The lower bound of each is that of Clopper and Pearson
-    (exact binomial) at the level 1 - (1 - confidence) / 50, so that the choice among them is covered (Bonferroni).
+    50 thresholds are tested, with equal numbers of expected hits between them: most cells have low probabilities, where
+    no threshold is needed. The lower bound of each is that of Clopper and Pearson (exact binomial) at the level
+    1 - (1 - confidence) / 50, so that the choice among them is covered (Bonferroni).
     Cells are taken as independent.
 
     Parameters
@@ -134,7 +135,7 @@ def threshold_for_precision(
     if not (0 < precision < 1 and 0 < confidence < 1):
         raise InputError(f"precision and confidence must be between 0 and 1; got {precision} and {confidence}")
     order = np.argsort(-p, kind="stable")
-    thresholds = np.unique(np.quantile(p, np.arange(_THRESHOLDS) / _THRESHOLDS, method="lower")) if len(p) else p
+    thresholds = _spread_thresholds(p[order][::-1])
     n_above = np.searchsorted(-p[order], -thresholds, side="right")
     n_hits = np.append(0, np.cumsum(hits[order]))[n_above]
     level = (1 - confidence) / _THRESHOLDS
@@ -146,6 +147,15 @@ def threshold_for_precision(
     return PrecisionThreshold(
         float(thresholds[at]), float(n_hits[at] / n_above[at]), float(lower[at]), int(n_above[at])
     )
+
+
+def _spread_thresholds(rising: Floats) -> Floats:
+    """Return at most 50 thresholds, rising, with equal sums of the given probabilities between them."""
+    sums = np.cumsum(rising)
+    if not sums.size or sums[-1] == 0:
+        return rising[:1]
+    at = np.searchsorted(sums, sums[-1] * np.arange(_THRESHOLDS) / _THRESHOLDS, side="right")
+    return np.unique(rising[np.minimum(at, len(rising) - 1)])
 
 
 def as_matrix(labels: npt.ArrayLike, chosen: Chosen, n_labels: int) -> sp.csr_matrix:
