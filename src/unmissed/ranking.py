@@ -178,6 +178,11 @@ class Ranking:
             raise InputError(f"k is {k}; a ranking has at least 1 position")
         return self._mapped(lambda values, _: values[:, :k])
 
+    def rows(self, chosen: slice) -> Ranking:
+        """Return the ranking of some rows, without the digest of row ids."""
+        flags = None if self.no_known_words is None else self.no_known_words[chosen]
+        return replace(self._mapped(lambda values, _: values[chosen]), rows_digest=None, no_known_words=flags)
+
     def padded(self, k: int) -> Ranking:
         """Return the ranking padded with label -1 to at least k positions."""
         pads = ((0, 0), (0, k - self.k))

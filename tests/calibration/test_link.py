@@ -203,3 +203,15 @@ def test_true_probabilities_divide_by_the_propensity_and_say_what_was_clipped():
 def test_a_map_must_rise():
     with pytest.raises(InputError, match="must not fall"):
         MonotoneMap(np.array([0.0, 1.0]), np.array([logit(0.5), logit(0.4)]))
+
+
+def test_a_calibration_of_some_labels_gives_the_others_the_prior_of_their_frequency():
+    some = Calibration(
+        MonotoneMap(np.zeros(1), np.zeros(1)),
+        np.float32([2, 3]),
+        np.float32([0.5, 0.25]),
+        np.array([[1.0, 0.5], [0.0, 1.0]]),
+    )
+    found = some.among(np.array([3, 1]), [1, 7, 1, 9])
+    np.testing.assert_allclose(found.slopes, [1, 3, 1, 2])
+    np.testing.assert_allclose(found.intercepts, [0, 0.25, 0, 0.5])

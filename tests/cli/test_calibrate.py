@@ -71,6 +71,23 @@ def test_inspect_says_how_probabilities_were_made(folder, capsys):
     assert "every file matches its checksum" in said(capsys, "inspect", folder / "run", "--verify")
 
 
+def test_extend_and_update_say_what_becomes_of_probabilities(folder, capsys, tmp_path):
+    texts = write_texts(tmp_path / "train.jsonl")
+    more = write_texts(tmp_path / "more.jsonl", n=20, seed=1, extra="new")
+    for number, options in enumerate(([], ["--groups", tmp_path / "groups.txt"])):
+        (tmp_path / "groups.txt").write_text("".join(f"{row}\n" for row in range(60)))
+        run = tmp_path / f"run{number}"
+        said(capsys, "train", "dismec", texts, "--run", run)
+        said(capsys, "calibrate", run, *options)
+        if not options:
+            assert "those of 1 new labels are rough" in said(capsys, "extend", run, more)
+            assert "1 labels were added later" in said(capsys, "inspect", run)
+            assert "probabilities of 4 labels\n" in said(capsys, "update", run, more)
+        else:
+            said(capsys, "update", run, more)
+            assert "`unmissed calibrate` makes them" in said(capsys, "inspect", run)
+
+
 @pytest.mark.parametrize("option", [["--rank-by", "probability"], ["--true-probability"], ["--propensity", "jain"]])
 def test_a_run_without_probabilities_is_refused_with_the_command_that_makes_them(option, folder, capsys):
     line = refused(capsys, "predict", folder / "plain", "--text", "cod", *option)

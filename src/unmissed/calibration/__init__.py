@@ -20,6 +20,7 @@ from unmissed.calibration.decisions import (
 )
 from unmissed.calibration.folds import Folds, group_similar_rows, make_folds
 from unmissed.calibration.link import KEY, Calibration, TrueProbability, fit_calibration, true_probability
+from unmissed.calibration.monotone_map import MonotoneMap
 from unmissed.calibration.scored_cells import CANDIDATES, CELL_LAYOUT, Cells
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Cells",
     "DecisionRule",
     "Folds",
+    "MonotoneMap",
     "PrecisionThreshold",
     "TrueProbability",
     "as_matrix",

@@ -90,6 +90,12 @@ class Calibration:
             self.coefficients,
         )
 
+    def among(self, labels: npt.NDArray[Any], label_counts: npt.ArrayLike) -> Calibration:
+        """Return the calibration of all labels, given that of some: `labels` are theirs, and others get the prior."""
+        slopes, intercepts = _as_pairs(frequency_terms(label_counts) @ self.coefficients.T)
+        slopes[labels], intercepts[labels] = self.slopes, self.intercepts
+        return Calibration(self.pooled, slopes, intercepts, self.coefficients)
+
     def to_piece(self, key: str = KEY) -> Piece:
         """Return the piece that stores the calibration."""
         arrays: dict[str, npt.NDArray[Any]] = {

@@ -27,7 +27,8 @@ def update(
     from unmissed.runs.training_sources import sources_of
 
     with show.stoppable(lambda: f"{run} is unchanged; the same command resumes"):
-        dataset = load_rows(open_run(run), data, reading)
+        opened = open_run(run)
+        dataset = load_rows(opened, data, reading)
         with show.progress_bar("training") as progress:
             trained = update_run(run, dataset, old_rows=old_rows or [], n_jobs=jobs, progress=progress)
     if not json and trained.n_trained:
@@ -36,3 +37,8 @@ def update(
         note = f"; {replaced:,} old rows replaced" if replaced else ""
         show.say(f"{n_samples:,} rows, {dataset.n_samples:,} of them new{note}")
     report_run(trained, json)
+    if opened.calibration is not None and trained.calibration is None:
+        show.warn(
+            f"{run} has no probabilities any more: they were made with {opened.calibration.groups}, which are not "
+            "known of the new rows; `unmissed calibrate` makes new ones"
+        )

@@ -100,7 +100,8 @@ def held_out_search(rankings, goal):
     truth = held_out.truth(0)
     values = np.stack([one(truth.toarray()) for one in rankings]).astype(float)
     labels = np.broadcast_to(np.arange(TRAIN.n_labels, dtype=np.int32), values.shape[1:])
-    return GreedySearch(Fusion(labels, values), held_out, truth)
+    listed = [Ranking.from_scores(one, TRAIN.n_labels) for one in values]
+    return GreedySearch(Fusion(labels, values), listed, held_out, truth)
 
 
 def test_members_with_different_errors_share_the_weight():

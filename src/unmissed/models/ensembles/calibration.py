@@ -1,54 +1,44 @@
-"""Sigmoid: Platt's calibration, which makes the scores of different members comparable."""
+"""Calibrations of the members of an ensemble, which make their scores comparable."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.linear_model import LogisticRegression
 
+from unmissed.calibration import Calibration, Cells, MonotoneMap, fit_calibration
+from unmissed.metrics.calibration_error import find_observed
 from unmissed.ranking import Ranking
 
 Floats = npt.NDArray[np.float64]
-_LEAST_SLOPE = 1e-3  # per standard deviation of the scores; keeps the order of a member whose scores say nothing
-_LARGEST_MARGIN = 30.0  # probabilities of larger margins would round to 1, and their order would be lost
 
 
-class Sigmoid(NamedTuple):
-    """The probability of a label given its score s: 1 / (1 + exp(-(slope s + offset))), with slope > 0."""
-
-    slope: float
-    offset: float
-
-    def __call__(self, scores: npt.NDArray[np.float32]) -> Floats:
-        """Return the probabilities of scores; 0 for -inf, the score of padding."""
-        margins = self.slope * scores.astype(np.float64) + self.offset
-        return np.asarray(np.exp(-np.logaddexp(0.0, -margins)))
-
-
-def standardize(ranking: Ranking) -> Sigmoid:
-    """Return the sigmoid of standardized scores, for rankings without known labels."""
+def standardize(ranking: Ranking, n_labels: int) -> Calibration:
+    """Return the calibration whose logits are standardized scores, for rankings without known labels."""
     scores = ranking.scores[np.isfinite(ranking.scores)].astype(np.float64)
-    scale = float(scores.std()) if scores.size else 1.0
-    scale = scale if scale > 0 else 1.0
-    return Sigmoid(1 / scale, -float(scores.mean()) / scale if scores.size else 0.0)
+    knots = np.unique([scores.min(), scores.max()]) if scores.size else np.zeros(1)
+    scale = float(scores.std()) if scores.size else 0.0
+    logits = (knots - scores.mean()) / scale if scale > 0 else np.zeros(len(knots))
+    ones = np.ones(n_labels, np.float32)
+    return Calibration(MonotoneMap(knots, logits), ones, np.zeros_like(ones), np.array([[1.0, 0.0], [0.0, 0.0]]))
 
 
-def calibrate(ranking: Ranking, Y: sp.csr_matrix) -> Sigmoid:
-    """Fit the sigmoid to the ranked labels of held-out rows: which of them are correct (Platt, 1999).
+def calibrate(ranking: Ranking, Y: sp.csr_matrix, label_counts: npt.NDArray[np.int64]) -> Calibration:
+    """Fit a calibration to the ranked labels of held-out rows.
 
-    `Y` has a row per row of the ranking. Without both correct and wrong labels the scores are standardized.
+    Parameters
+    ----------
+    ranking : ranking of held-out rows
+    Y : their labels
+    label_counts : training positives of each label
     """
     listed = np.isfinite(ranking.scores)
-    rows = np.nonzero(listed)[0]
-    is_correct = np.asarray(Y[rows, ranking.labels[listed]]).ravel() > 0
-    start = standardize(ranking)
-    if is_correct.all() or not is_correct.any():
-        return start
-    standardized = start.slope * ranking.scores[listed].astype(np.float64) + start.offset
-    fitted = LogisticRegression(C=1e3).fit(standardized[:, None], is_correct)
-    slope = min(float(fitted.coef_[0, 0]), _LARGEST_MARGIN / max(float(np.abs(standardized).max()), 1.0))
-    slope = max(slope, _LEAST_SLOPE)
-    return Sigmoid(slope * start.slope, slope * start.offset + float(fitted.intercept_[0]))
+    rows, ranks = (part.astype(np.int32) for part in np.nonzero(listed))
+    observed = find_observed(ranking.labels, Y)[listed]
+    if observed.all() or not observed.any():
+        return standardize(ranking, Y.shape[1])
+    values = ranking.scores[listed]
+    cells = Cells(
+        rows, ranking.labels[listed], values, np.ones_like(values), observed, ranks, rows.astype(np.int64), Y.shape[1]
+    )
+    return fit_calibration(cells, label_counts)

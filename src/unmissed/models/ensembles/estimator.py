@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from unmissed.calibration import Calibration
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, PrefixedPieces, Unfinished, Work
 from unmissed.features import Features
 from unmissed.models.base import Model
 from unmissed.models.dense_support import DenseSupport
-from unmissed.models.ensembles.calibration import Floats, Sigmoid
+from unmissed.models.ensembles.calibration import Floats
 from unmissed.models.ensembles.fusion import Fusion
 from unmissed.models.ensembles.member_weights import KEY, Weighing, WeightsTask, member_rows
 from unmissed.models.method_registry import as_models, method_of
@@ -43,16 +45,17 @@ Depth = Annotated[
 class Ensemble(Model):
     """Score a label by the weighted mean of its probabilities by several models, its members.
 
-    A sigmoid per member turns scores into probabilities (Platt, 1999). Sigmoids and weights are chosen on held-out
-    rows, by members that have not seen these rows (Caruana et al., 2004). The best member gets all the weight unless a
-    combination is likely better there. Members that differ, such as a linear one and trees, gain most.
+    A calibration per member turns scores into probabilities (`unmissed.calibration`). Calibrations and weights are
+    chosen on held-out rows, by members that have not seen these rows (Caruana et al., 2004). The best member gets all
+    the weight unless a combination is likely better there. Members that differ, such as a linear one and trees, gain
+    most.
     """
 
     unit = "members"
     dense_support = DenseSupport.NATIVE  # each member checks what it takes
     members_: list[Model]
     weights_: Floats
-    sigmoids_: list[Sigmoid]
+    calibrations_: list[Calibration]
     choice_: dict[str, Any]
     _fitted: tuple[Model, ...]
 
@@ -149,7 +152,7 @@ class Ensemble(Model):
         piece = pieces.get(KEY)
         if piece is None:
             raise InputError(f"the piece {KEY} is missing; the run is damaged")
-        self.weights_, self.sigmoids_ = _read_weights(piece, len(members))
+        self.weights_, self.calibrations_ = _read_weights(piece, len(members), self.n_labels_)
         self.choice_ = _read_choice(piece, len(members))
         counts = Counts(self.label_counts_, self.n_samples_) if hasattr(self, "label_counts_") else None
         sizes = self.n_features_in_, self.n_labels_
@@ -163,13 +166,16 @@ class Ensemble(Model):
 
     def _rank_features(self, rows: Features, k: int) -> Ranking:
         used = np.flatnonzero(self.weights_)
+        if len(used) == 1:
+            only: Model = self.members_[used[0]]
+            return only.rank(rows, k)
         depth = min(self.depth, self.n_labels_)
         size = max(_CELLS // (depth * len(used) ** 2), 1)
         parts = []
         for begin in range(0, rows.shape[0], size):
             batch = rows[begin : begin + size]
             rankings = [self.members_[number].rank(batch, depth) for number in used]
-            fused = Fusion.of(rankings, [self.sigmoids_[number] for number in used])
+            fused = Fusion.of(rankings, [self.calibrations_[number] for number in used])
             parts.append(fused.rank(self.weights_[used], k))
         return Ranking.join(parts, k)
 
@@ -235,14 +241,21 @@ def _joined(unfinished: Sequence[tuple[int, Unfinished]]) -> Unfinished:
     )
 
 
-def _read_weights(piece: Piece, n_members: int) -> tuple[Floats, list[Sigmoid]]:
-    """Return the weights and sigmoids of a piece; raise unless there is one of each per member."""
-    arrays = piece.expect(dict.fromkeys(("weights", "slopes", "offsets"), (np.float64, 1)))
-    weights, slopes, offsets = (arrays[name] for name in ("weights", "slopes", "offsets"))
-    sound = all(one.size == n_members and np.isfinite(one).all() for one in (weights, slopes, offsets))
-    if not sound or weights.min() < 0 or not weights.sum() > 0 or not slopes.min() > 0:
-        raise piece.damaged(f"it does not hold weights and sigmoids of {n_members} members")
-    return weights, [Sigmoid(float(slope), float(offset)) for slope, offset in zip(slopes, offsets, strict=True)]
+def _read_weights(piece: Piece, n_members: int, n_labels: int) -> tuple[Floats, list[Calibration]]:
+    """Return the weights and calibrations of a piece; raise unless there is one of each per member."""
+    weights = piece.arrays.get("weights", np.empty(0))
+    if weights.dtype != np.float64 or weights.shape != (n_members,) or not np.isfinite(weights).all():
+        raise piece.damaged(f"it does not hold weights of {n_members} members")
+    if weights.min() < 0 or not weights.sum() > 0:
+        raise piece.damaged("its weights are not positive")
+    return weights, [Calibration.from_piece(_of_member(piece, number), n_labels) for number in range(n_members)]
+
+
+def _of_member(piece: Piece, number: int) -> Piece:
+    """Return the part of a piece that holds the calibration of a member."""
+    ending = f"_{number}"
+    arrays = {name.removesuffix(ending): array for name, array in piece.arrays.items() if name.endswith(ending)}
+    return replace(piece, arrays=arrays)
 
 
 def _read_choice(piece: Piece, n_members: int) -> dict[str, Any]:

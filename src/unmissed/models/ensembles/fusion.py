@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.models.ensembles.calibration import Floats, Sigmoid
+from unmissed.calibration import Calibration
+from unmissed.models.ensembles.calibration import Floats
 from unmissed.ranking import Ranking
 
 
@@ -17,7 +18,7 @@ class Fusion:
     """The labels that at least one member lists, per row, and their probabilities.
 
     A member that ends its list before it is full does not score any other label: their probability is 0. If its list
-    is full, the probability of any other label is at most that of the last one listed, and this bound is taken.
+    is full, the score of any other label is at most that of the last one listed, and this bound is taken.
 
     Parameters
     ----------
@@ -29,8 +30,8 @@ class Fusion:
     values: Floats
 
     @classmethod
-    def of(cls, rankings: Sequence[Ranking], sigmoids: Sequence[Sigmoid]) -> Fusion:
-        """Return the union of rankings of the same rows, each with the sigmoid of its member."""
+    def of(cls, rankings: Sequence[Ranking], calibrations: Sequence[Calibration]) -> Fusion:
+        """Return the union of rankings of the same rows, each with the calibration of its member."""
         every = np.concatenate([one.labels for one in rankings], axis=1)
         order = np.argsort(every, axis=1, kind="stable")
         ascending = np.take_along_axis(every, order, 1)
@@ -43,11 +44,11 @@ class Fusion:
         labels[rows, slot] = every
         values = np.empty((len(rankings), *every.shape))
         begin = 0
-        for value, one, sigmoid in zip(values, rankings, sigmoids, strict=True):
+        for value, one, calibration in zip(values, rankings, calibrations, strict=True):
             columns = slice(begin, begin := begin + one.k)
-            known = sigmoid(one.scores)
-            value[:] = known[:, -1:]  # 0 if the list ends before: padding has the score -inf
-            value[rows[:, columns], slot[:, columns]] = known
+            last = np.broadcast_to(one.scores[:, -1:], labels.shape)
+            value[:] = np.where(one.labels[:, -1:] < 0, 0, calibration.probability(labels, last))
+            value[rows[:, columns], slot[:, columns]] = calibration.probability(one.labels, one.scores)
         return cls(labels, values)
 
     def rank(self, weights: Floats, k: int) -> Ranking:

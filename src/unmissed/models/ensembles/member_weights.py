@@ -8,13 +8,15 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from unmissed.calibration import Calibration
 from unmissed.execution import Piece
 from unmissed.metrics import Difference, Evaluation, compare
 from unmissed.models.base import Model
-from unmissed.models.ensembles.calibration import Floats, Sigmoid, calibrate, standardize
+from unmissed.models.ensembles.calibration import Floats, calibrate, standardize
 from unmissed.models.ensembles.fusion import Fusion
 from unmissed.models.parameters import DENSE_WEIGHT
 from unmissed.models.selection import Goal, HeldOut, Sampling
@@ -57,22 +59,24 @@ class WeightsTask:
     size: int = 0
 
     def run(self, shared: Weighing) -> Piece:
-        """Return weights, slopes and offsets of the members, and the gain over the best member on held-out rows."""
+        """Return weights and calibrations of the members, and the gain over the best member on held-out rows."""
         held_out = HeldOut(shared.rows, shared.goal, shared.propensity, Sampling())
         if shared.rows.n_samples < _LEAST_ROWS or not held_out.n_held(1):
             return self._equal(shared)
         n_folds = next((n for n in range(1, 5) if held_out.n_held(n) >= _LEAST_HELD), 5)
         rankings = [self._rank_held(shared, held_out, number, n_folds) for number in range(len(shared.members))]
         truth = sp.csr_matrix(sp.vstack([held_out.truth(fold) for fold in range(n_folds)]))
-        sigmoids = [calibrate(ranking, truth) for ranking in rankings]
-        search = GreedySearch(Fusion.of(rankings, sigmoids), held_out, truth)
+        counts = shared.rows.label_counts[held_out.labels]
+        calibrations = [calibrate(ranking, truth, counts) for ranking in rankings]
+        search = GreedySearch(_fuse_crosswise(rankings, truth, counts), rankings, held_out, truth)
         weights, best, gains = search.choose()
         metadata = {
             "rows_held_out": truth.shape[0],
             "best_member": best,
             "gains": {name: list(one)[:3] for name, one in gains.items()},
         }
-        return self._piece(weights, sigmoids, metadata)
+        everywhere = [one.among(held_out.labels, shared.rows.label_counts) for one in calibrations]
+        return self._piece(weights, everywhere, metadata)
 
     def _rank_held(self, shared: Weighing, held_out: HeldOut, number: int, n_folds: int) -> Ranking:
         """Return the ranking of all held-out rows by a member that has not seen them."""
@@ -89,16 +93,21 @@ class WeightsTask:
 
     def _equal(self, shared: Weighing) -> Piece:
         """Return equal weights and standardized scores, for so few rows that none can be held out."""
-        sigmoids = []
+        calibrations = []
         for member in shared.members:
             fitted = clone(member).fit_rows(member_rows(member, shared.rows))
-            sigmoids.append(standardize(fitted.rank(shared.rows.X, min(shared.depth, shared.rows.n_labels))))
+            ranking = fitted.rank(shared.rows.X, min(shared.depth, shared.rows.n_labels))
+            calibrations.append(standardize(ranking, shared.rows.n_labels))
         n_members = len(shared.members)
-        return self._piece(np.full(n_members, 1 / n_members), sigmoids, {"rows_held_out": 0})
+        return self._piece(np.full(n_members, 1 / n_members), calibrations, {"rows_held_out": 0})
 
-    def _piece(self, weights: Floats, sigmoids: Sequence[Sigmoid], metadata: dict[str, Any]) -> Piece:
-        slopes, offsets = np.array(sigmoids, dtype=np.float64).reshape(-1, 2).T
-        return Piece(self.key, {"weights": weights, "slopes": slopes.copy(), "offsets": offsets.copy()}, metadata)
+    def _piece(self, weights: Floats, calibrations: Sequence[Calibration], metadata: dict[str, Any]) -> Piece:
+        arrays = {
+            f"{name}_{number}": array
+            for number, one in enumerate(calibrations)
+            for name, array in one.to_piece().arrays.items()
+        }
+        return Piece(self.key, {"weights": weights, **arrays}, metadata)
 
 
 class GreedySearch:
@@ -108,8 +117,9 @@ class GreedySearch:
     times. The weight of a member is the fraction of steps that added it. The best of all steps counts.
     """
 
-    def __init__(self, fusion: Fusion, held_out: HeldOut, truth: sp.csr_matrix) -> None:
+    def __init__(self, fusion: Fusion, rankings: Sequence[Ranking], held_out: HeldOut, truth: sp.csr_matrix) -> None:
         self.fusion, self.held_out, self.truth = fusion, held_out, truth
+        self.members = [held_out.evaluate(one.top(held_out.goal.cuts[-1]), truth) for one in rankings]
         self._evaluated: dict[tuple[float, ...], Evaluation] = {}
 
     def evaluate(self, weights: Floats) -> Evaluation:
@@ -122,7 +132,9 @@ class GreedySearch:
 
     def value(self, weights: Floats) -> float:
         """Return the mean of the goal's metrics."""
-        found = self.evaluate(weights)
+        return self._mean(self.evaluate(weights))
+
+    def _mean(self, found: Evaluation) -> float:
         return fmean(found[name] for name in self.held_out.goal.metric)
 
     def choose(self) -> tuple[Floats, int, dict[str, Difference]]:
@@ -131,22 +143,35 @@ class GreedySearch:
         The best member gets all the weight unless others are likely (80 %) to raise the mean without a loss.
         """
         single = np.eye(len(self.fusion.values))
-        best = max(range(len(single)), key=lambda number: self.value(single[number]))
+        best = max(range(len(single)), key=lambda number: self._mean(self.members[number]))
         counts, weights = single[best], single[best]
         for step in range(2, _STEPS + 1):
             counts = max((counts + one for one in single), key=lambda tried: self.value(tried / step))
             weights = max((weights, counts / step), key=self.value)
-        gains = self._gains(weights, single[best])
+        gains = self._gains(self.evaluate(weights), best)
         goal = self.held_out.goal
         if goal.falls(gains) or not goal.lead(gains).is_likely:
-            weights = single[best]
-            gains = self._gains(weights, single[best])
+            weights, gains = single[best], self._gains(self.members[best], best)
         return weights, best, gains
 
-    def _gains(self, weights: Floats, baseline: Floats) -> dict[str, Difference]:
-        level = self.held_out.goal.level
-        found = compare(self.evaluate(weights), self.evaluate(baseline), level=level)
-        return {name: found[name] for name in self.held_out.goal.names}
+    def _gains(self, found: Evaluation, best: int) -> dict[str, Difference]:
+        differences = compare(found, self.members[best], level=self.held_out.goal.level)
+        return {name: differences[name] for name in self.held_out.goal.names}
+
+
+def _fuse_crosswise(rankings: Sequence[Ranking], truth: sp.csr_matrix, counts: npt.NDArray[np.int64]) -> Fusion:
+    """Return the fusion of held-out rows; even rows are calibrated by odd ones and vice versa.
+
+    A calibration fits its own rows better than others, so weights chosen with it would be too good to be true.
+    """
+    n_samples = truth.shape[0]
+    order = np.argsort(np.append(np.arange(0, n_samples, 2), np.arange(1, n_samples, 2)))
+    halves = []
+    for own, other in ((0, 1), (1, 0)):
+        calibrations = [calibrate(one.rows(slice(other, None, 2)), truth[other::2], counts) for one in rankings]
+        halves.append(Fusion.of([one.rows(slice(own, None, 2)) for one in rankings], calibrations))
+    labels, values = (np.concatenate([getattr(one, name) for one in halves], axis=-2) for name in ("labels", "values"))
+    return Fusion(labels[order], values[:, order])
 
 
 def member_rows(member: Model, rows: TrainingData) -> TrainingData:
