@@ -103,6 +103,20 @@ def test_the_threshold_keeps_the_precision_with_confidence():
     assert np.mean(kept) >= 0.9
 
 
+def test_repeated_cells_of_a_group_count_once():
+    rng = np.random.default_rng(0)
+    p = rng.random(3000)
+    hits, groups = rng.random(3000) < p, np.arange(3000)
+    once = threshold_for_precision(p, hits, 0.8)
+    often = threshold_for_precision(np.repeat(p, 10), np.repeat(hits, 10), 0.8, groups=np.repeat(groups, 10))
+    assert often.threshold == once.threshold
+    assert often.n_cells == 10 * once.n_cells
+    assert often.lower == pytest.approx(once.lower, abs=1e-4)  # the + 1 of the bound counts differently
+    assert threshold_for_precision(p, hits, 0.8, groups=groups).lower == pytest.approx(once.lower, abs=1e-12)
+    sure = threshold_for_precision(np.ones(1000), np.ones(1000, bool), 0.9, groups=np.arange(1000) // 100)
+    assert sure.threshold == np.inf  # ten groups are not enough
+
+
 def test_many_improbable_cells_do_not_make_the_threshold_coarse():
     rng = np.random.default_rng(0)
     p = np.append(rng.random(4000), np.full(200_000, 0.001))

@@ -56,7 +56,7 @@ def test_a_precision_takes_the_threshold_of_ranked_held_out_cells(run, rows, tmp
     cells = run.held_out_cells()
     cells = cells.select(cells.ranks >= 0)
     p = run.model.calibration_.probability(cells.labels, cells.scores)
-    expected = threshold_for_precision(p, cells.observed, 0.3)
+    expected = threshold_for_precision(p, cells.observed, 0.3, groups=cells.groups)
     assert np.isfinite(expected.threshold)
     words = ["--decide", "precision >= 0.3", "--out", tmp_path / "best.npz"]
     with pytest.raises(SystemExit):

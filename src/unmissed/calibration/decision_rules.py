@@ -95,16 +95,18 @@ class DecisionRule:
     def _k(self) -> int:
         return int(self.value or 0)
 
-    def threshold(self, probabilities: npt.ArrayLike, observed: npt.ArrayLike) -> PrecisionThreshold:
+    def threshold(
+        self, probabilities: npt.ArrayLike, observed: npt.ArrayLike, groups: npt.ArrayLike | None = None
+    ) -> PrecisionThreshold:
         """Return the threshold that keeps the precision of this rule on held-out cells; raise if there is none.
 
         Parameters
         ----------
-        probabilities, observed : probability of each held-out cell, and whether its label is observed
+        probabilities, observed, groups : as in `threshold_for_precision`
         """
         if self.kind != "precision":
             raise InputError(f"{self}: has no precision to keep")
-        found = threshold_for_precision(probabilities, observed, float(self.value or 0.0))
+        found = threshold_for_precision(probabilities, observed, float(self.value or 0.0), groups=groups)
         if not np.isfinite(found.threshold):
             raise InputError(
                 f"{self}: no threshold keeps this precision on {np.size(observed):,} held-out (row, label) pairs; "

@@ -114,20 +114,26 @@ def choose_coverage(labels: npt.ArrayLike, probabilities: npt.ArrayLike, k: int,
 
 
 def threshold_for_precision(
-    probabilities: npt.ArrayLike, observed: npt.ArrayLike, precision: float, confidence: float = 0.95
+    probabilities: npt.ArrayLike,
+    observed: npt.ArrayLike,
+    precision: float,
+    confidence: float = 0.95,
+    groups: npt.ArrayLike | None = None,
 ) -> PrecisionThreshold:
     """Return the lowest threshold whose precision on held-out cells is at least `precision`, with confidence.
 
     50 thresholds are tested, with equal numbers of expected hits between them: most cells have low probabilities, where
     no threshold is needed. The lower bound of each is that of Clopper and Pearson (exact binomial) at the level
     1 - (1 - confidence) / 50, so that the choice among them is covered (Bonferroni).
-    Cells are taken as independent.
+    Cells of a group are not independent: numbers of cells are divided by the design effect, the variance of the hits
+    summed over groups relative to that of independent cells.
 
     Parameters
     ----------
     probabilities, observed : probability of each held-out cell, and whether its label is observed
     precision : the precision to keep, above 0 and below 1
     confidence : probability with which it is kept
+    groups : the group of each cell, such as its row; without them cells are taken as independent
     """
     p, hits = np.asarray(probabilities, dtype=np.float64).reshape(-1), np.asarray(observed, dtype=np.bool_).reshape(-1)
     if len(p) != len(hits):
@@ -139,7 +145,9 @@ def threshold_for_precision(
     n_above = np.searchsorted(-p[order], -thresholds, side="right")
     n_hits = np.append(0, np.cumsum(hits[order]))[n_above]
     level = (1 - confidence) / _THRESHOLDS
-    lower = np.where(n_hits > 0, beta.ppf(level, np.maximum(n_hits, 1), n_above - n_hits + 1), 0.0)
+    effect = 1.0 if groups is None else _design_effects(hits[order], np.asarray(groups).reshape(-1)[order], n_above)
+    bound = beta.ppf(level, np.maximum(n_hits, 1) / effect, (n_above - n_hits) / effect + 1)
+    lower = np.where(n_hits > 0, bound, 0.0)
     kept = np.flatnonzero(lower >= precision)
     if not kept.size:
         return PrecisionThreshold(float("inf"), float("nan"), float("nan"), 0)
@@ -147,6 +155,20 @@ def threshold_for_precision(
     return PrecisionThreshold(
         float(thresholds[at]), float(n_hits[at] / n_above[at]), float(lower[at]), int(n_above[at])
     )
+
+
+def _design_effects(hits: Chosen, groups: npt.NDArray[Any], n_above: npt.NDArray[np.int64]) -> Floats:
+    """Return the design effect, at least 1, of the first n cells for each n; n cells per group if all are hits."""
+    _, of_group = np.unique(groups, return_inverse=True)
+    found = np.ones(len(n_above))
+    for at, n in enumerate(n_above.tolist()):
+        mean = hits[:n].mean()
+        if 0 < mean < 1:
+            sums = np.bincount(of_group[:n], hits[:n] - mean)
+            found[at] = max(1.0, float(sums @ sums) / (n * mean * (1 - mean)))
+        else:
+            found[at] = n / len(np.unique(of_group[:n]))
+    return found
 
 
 def _spread_thresholds(rising: Floats) -> Floats:

@@ -223,7 +223,8 @@ def read_decision(run: Run, text: str) -> tuple[DecisionRule, str | None]:
         return rule, None
     cells = run.held_out_cells()
     cells = cells.select(cells.ranks >= 0)
-    found = rule.threshold(run.model.calibration_.probability(cells.labels, cells.scores), cells.observed)
+    p = run.model.calibration_.probability(cells.labels, cells.scores)
+    found = rule.threshold(p, cells.observed, cells.groups)
     note = (
         f"{rule}: labels with a probability of at least {found.threshold:.4g}; on held-out training rows their "
         f"precision was {found.precision:.4f}, with 95 % confidence at least {found.lower:.4f}"
