@@ -222,6 +222,17 @@ def test_scores_of_another_system_join_the_table(done, tmp_path):
         compare(*paths, out, replace(FEW, scores={"dismec": tmp_path / "perfect.npy"}))
 
 
+def test_a_ranking_with_probabilities_gets_their_errors(done, tmp_path):
+    out, paths, _ = done
+    ranking = Ranking.from_scores(load(paths[1]).Y.toarray(), 5)
+    sure = replace(ranking, probabilities=np.where(ranking.labels >= 0, ranking.scores, 0).astype(np.float32))
+    sure.save(tmp_path / "sure.npz")
+    methods = compare(*paths, out, replace(FEW, scores={"sure": tmp_path / "sure.npz"}))["methods"]
+    assert methods[0]["probabilities"] is None
+    (deepest,) = [one for one in methods[-1]["probabilities"] if one["k"] == 5 and one["decile"] is None]
+    assert (deepest["ece"]["value"], deepest["noise_floor"]) == (0, 0)
+
+
 def test_a_method_that_fails_is_named_with_its_reason(tmp_path):
     write_texts(tmp_path / "train.jsonl")
     write_texts(tmp_path / "test.jsonl", n=20, seed=1, extra="new")
