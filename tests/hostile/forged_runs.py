@@ -25,12 +25,13 @@ from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.models.method_registry import find_model, known_methods, make_model
 from unmissed.models.parameters import Parameter, parameters_of
-from unmissed.runs import open_run, train
+from unmissed.runs import calibrate, open_run, train
 from unmissed.runs.inspection import describe_label, summarize
 
 MANIFEST = "manifest.json"
 MEMORY = 1 << 30  # bytes; the base runs have some 50 KB
 TINY = {"n_jobs": 1, "block_size": 4, "n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 3}
+CALIBRATED = ("pw-dismec", "popularity", "parabel")  # runs with probabilities
 RANKS = frozenset(  # parameters that ranking reads: it may change with them
     ("normalize", "beam", "votes", "search", "n_trees", "n_learners", "alpha", "gamma", "candidates")
 )
@@ -108,6 +109,8 @@ def prepare(workdir: Path) -> dict[str, Any]:
         folder = workdir / method
         known = make_model(method, {})._get_param_names()
         train(method, data, folder, {name: value for name, value in TINY.items() if name in known})
+        if method in CALIBRATED:
+            calibrate(folder, old_rows=[data])
         for lock in folder.glob(".*lock"):
             lock.unlink()
         entries = sorted(folder.rglob("*"))
@@ -268,6 +271,8 @@ def use(seeds: Any, made: Forged) -> None:
     if run.text is not None:
         check_ranking(run.rank(["cod net quota", ""], 3), run.n_labels)
     summarize(run)
+    if run.calibration is not None:
+        run.held_out_cells()
     if run.label_counts is not None and run.parts[0].n_samples >= 3:
         run.propensities()
     try:
@@ -290,6 +295,8 @@ def rank(folder: Path, rows: Dataset, run: Any = None) -> Any:
 def check_ranking(ranking: Any, n_labels: int) -> None:
     """Refuse a ranking with labels that do not exist or occur twice, or with scores that rise or are no numbers."""
     labels, scores = np.asarray(ranking.labels), np.asarray(ranking.scores)
+    if ranking.probabilities is not None and not ((ranking.probabilities >= 0) & (ranking.probabilities <= 1)).all():
+        raise ViolationError(f"impossible probabilities: {ranking.probabilities}")
     for listed, values in zip(labels.tolist(), scores.tolist(), strict=True):
         real = [label for label in listed if label != -1]
         if listed[: len(real)] != real or len(set(real)) != len(real) or not all(0 <= x < n_labels for x in real):
