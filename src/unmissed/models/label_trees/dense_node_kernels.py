@@ -31,50 +31,61 @@ def ascend_columns(dense, indptr, indices, values, norms, columns, lists, block_
     and visits a column's rows of a block in random order: fixed blocks or orders take up to twice as many epochs.
     """
     starts, rows, h = lists
-    n_rows = norms.shape[0]
+    n_rows, size = norms.shape[0], rows.shape[0]
     n_blocks = -(-n_rows // block_rows)
     shuffled, block_of_row = np.arange(n_rows), np.empty(n_rows, np.int32)
     bounds = np.empty((columns.shape[0], n_blocks + 1), np.int64)
-    order, state = np.empty(rows.shape[0], np.int64), np.uint64(seed)
+    visited = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.float32)
+    order, state = np.empty(n_rows, np.int64), np.uint64(seed)
     for _ in range(n_epochs):
         state = shuffle(shuffled, n_rows, state)
         for position in range(n_rows):
             block_of_row[shuffled[position]] = position // block_rows
         for at in range(columns.shape[0]):
-            _sort_by_block(rows, starts[at], starts[at + 1], block_of_row, bounds[at], order)
+            mine = rows[starts[at] : starts[at + 1]], h[starts[at] : starts[at + 1]], a[columns[at]]
+            _sort_by_block(*mine, block_of_row, starts[at], bounds[at], *visited)
         for block in range(n_blocks):
             for at in range(columns.shape[0]):
-                column, mine = columns[at], order[bounds[at, block] : bounds[at, block + 1]]
-                state = shuffle(mine, mine.shape[0], state)
-                of_column = W[column], bias[column], a[column]
-                bias[column] = _visit(dense, indptr, indices, values, norms, rows, h, mine, *of_column)
+                column, begin, end = columns[at], bounds[at, block], bounds[at, block + 1]
+                for position in range(end - begin):
+                    order[position] = position
+                state = shuffle(order, end - begin, state)
+                mine = visited[0][begin:end], visited[1][begin:end], visited[2][begin:end], order
+                bias[column] = _visit(dense, indptr, indices, values, norms, *mine, W[column], bias[column])
+        for at in range(columns.shape[0]):
+            for position in range(starts[at], starts[at + 1]):
+                a[columns[at], visited[0][position]] = visited[2][position]
 
 
 @kernel()
-def _sort_by_block(rows, begin, end, block_of_row, bounds, order):
-    """Set order[begin:end] to the positions begin to end of rows, sorted by block: block b from bounds[b] on."""
+def _sort_by_block(rows, h, a, block_of_row, first, bounds, sorted_rows, sorted_h, sorted_a):
+    """Write the rows of a column, with their h and dual variables, sorted by block from position `first` on.
+
+    Block b has the positions from bounds[b] to bounds[b + 1]. Visits then read consecutive memory.
+    """
     bounds[:] = 0
-    for position in range(begin, end):
-        bounds[block_of_row[rows[position]] + 1] += 1
-    bounds[0] = begin
+    for at in range(rows.shape[0]):
+        bounds[block_of_row[rows[at]] + 1] += 1
+    bounds[0] = first
     for block in range(1, bounds.shape[0]):
         bounds[block] += bounds[block - 1]
-    for position in range(begin, end):
-        block = block_of_row[rows[position]]
-        order[bounds[block]] = position
-        bounds[block] += 1
+    for at in range(rows.shape[0]):
+        row = rows[at]
+        target = bounds[block_of_row[row]]
+        sorted_rows[target], sorted_h[target], sorted_a[target] = row, h[at], a[row]
+        bounds[block_of_row[row]] = target + 1
     for block in range(bounds.shape[0] - 1, 0, -1):
         bounds[block] = bounds[block - 1]
-    bounds[0] = begin
+    bounds[0] = first
 
 
-# 11 arguments: rows have four arrays and their dense part, and the state of a column is three.
+# 11 arguments: rows have four arrays and their dense part, and what is visited has four.
 @kernel()
-def _visit(dense, indptr, indices, values, norms, listed, h, order, w, bias, a):
-    """Take the optimal step of the dual variable of the rows listed[order] of one column; return the new bias."""
+def _visit(dense, indptr, indices, values, norms, listed, h, a, order, w, bias):
+    """Take the optimal step of the dual variables a of the listed rows of one column, in order; return the new bias."""
     rows, numbers, n_dense = dense
-    for position in range(order.shape[0]):
-        if position + _PREFETCH_DISTANCE < order.shape[0]:
+    for position in range(listed.shape[0]):
+        if position + _PREFETCH_DISTANCE < listed.shape[0]:
             prefetch_dense_row(dense, listed[order[position + _PREFETCH_DISTANCE]])
         at = order[position]
         row, own, sign = listed[at], abs(h[at]), _ONE if h[at] > _ZERO else -_ONE
@@ -82,9 +93,9 @@ def _visit(dense, indptr, indices, values, norms, listed, h, order, w, bias, a):
         score = bias + dense_dot(numbers, first, w, 0, n_dense)
         for entry in range(indptr[row], indptr[row + 1]):
             score += values[entry] * w[indices[entry]]
-        step = max((_ONE - sign * score - own * a[row]) / (norms[row] + own), -a[row])
+        step = max((_ONE - sign * score - own * a[at]) / (norms[row] + own), -a[at])
         if step != _ZERO:
-            a[row] += step
+            a[at] += step
             step *= sign
             bias += step
             dense_add(numbers, first, step, w, 0, n_dense)
