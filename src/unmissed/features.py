@@ -80,6 +80,15 @@ class Features:
         return 0 if self.sparse is None else int(self.sparse.shape[1])
 
     @property
+    def both(self) -> tuple[sp.csr_matrix, npt.NDArray[np.float32]]:
+        """The sparse and the dense part; a part that is absent has no columns."""
+        n_samples = self.shape[0]
+        return (
+            sp.csr_matrix((n_samples, 0), dtype=np.float32) if self.sparse is None else self.sparse,
+            np.empty((n_samples, 0), np.float32) if self.dense is None else self.dense,
+        )
+
+    @property
     def is_mixed(self) -> bool:
         """Whether there are sparse and dense features."""
         return self.n_sparse > 0 and self.n_dense > 0

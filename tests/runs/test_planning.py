@@ -13,8 +13,9 @@ from unmissed.data.catalog import CatalogEntry
 from unmissed.errors import InputError
 from unmissed.execution import Piece
 from unmissed.models import DiSMEC, Popularity
-from unmissed.runs import planning
+from unmissed.runs import planning, training_times
 from unmissed.runs.planning import make_plan, plan_entry, sample_labels
+from unmissed.runs.training_times import estimate_times, extrapolate, sample_sizes
 from unmissed.settings import SETTINGS
 
 TRAIN = small_corpus(n_labels=400, n_train=500)[0]
@@ -102,3 +103,48 @@ def test_what_cannot_be_planned_is_one_line(tmp_path, capsys):
     assert "unknown data set 'nowhere'" in refused(capsys, "plan", "nowhere")
     with pytest.raises(InputError, match="Popularity does not train labels one by one"):
         make_plan(Popularity(), TRAIN)
+
+
+def test_times_of_two_samples_are_extrapolated_by_their_power_law():
+    found = extrapolate((1000, 4000), (1.0, 8.0), 32_000)  # time grows with n^1.5
+    assert found.value == pytest.approx(8.0 * 8**1.5)
+    assert found.low < found.value * 8**-0.19
+    assert found.high > found.value * 8**0.19
+    assert extrapolate((1000, 4000), (1.0, 1000.0), 8000).value == pytest.approx(4000.0), "at most quadratic"
+    assert extrapolate((1000, 4000), (1.0, 0.5), 16_000).value == pytest.approx(1.0), "never falls with n"
+    assert extrapolate((300, 300), (0.0, 2.0), 300).value == 2.0, "all rows were trained"
+
+
+def test_the_samples_of_rows_are_parts_of_large_data_and_all_of_small_data():
+    assert sample_sizes(320_000) == (10_000, 40_000)
+    assert sample_sizes(8000) == (500, 2000)
+    assert sample_sizes(1500) == (500, 1500)
+    assert sample_sizes(300) == (300, 300)
+
+
+def test_methods_of_any_family_are_compared_and_the_fastest_comes_first(monkeypatch):
+    clock = Clock([0.0])
+    monkeypatch.setattr(training_times.time, "process_time", clock)
+
+    def fit_rows(self, rows, work=None):
+        clock.now[0] += 0.01 * rows.n_samples
+        return self
+
+    monkeypatch.setattr("unmissed.models.popularity.Popularity.fit_rows", fit_rows)
+    found = estimate_times(["popularity", "dismec", "popularity"], TRAIN, n_sampled=16)
+    assert [one.method for one in found] == ["dismec", "popularity"]
+    assert found[1].seconds.value == pytest.approx(5.0)
+    assert (found[0].sample, found[1].sample) == ("16 labels", "500 rows")
+    assert found[0].seconds.low < found[0].seconds.value < found[0].seconds.high
+
+
+def test_the_command_compares_methods(tmp_path, capsys):
+    write_store(TRAIN, tmp_path / "train")
+    options = "plan", tmp_path / "train", "--methods", "dismec,popularity", "--sample", 16
+    shown = said(capsys, *options)
+    assert "times the fastest" in shown
+    assert shown.index("popularity") < shown.index("dismec")
+    methods = json.loads(said(capsys, *options, "--json"))["methods"]
+    assert [one["method"] for one in methods] == ["popularity", "dismec"]
+    assert "at least two methods" in refused(capsys, "plan", tmp_path / "train", "--methods", "dismec")
+    assert "unknown method 'disnec'" in refused(capsys, "plan", tmp_path / "train", "--methods", "disnec,parabel")

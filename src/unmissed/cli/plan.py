@@ -12,6 +12,7 @@ from unmissed.errors import InputError
 from unmissed.models.method_registry import DEFAULT, method_with_role
 
 if TYPE_CHECKING:
+    from unmissed.data import Dataset
     from unmissed.runs.planning import Estimate, Plan
 
 
@@ -28,6 +29,12 @@ def plan(
     method: Annotated[
         str, typer.Option(help="A method that trains labels one by one.", autocompletion=list_methods)
     ] = method_with_role(DEFAULT),
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME", help="Compare the training times of methods with their defaults instead; any methods."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Workers, or partitions that run at once.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of each worker.", min=1)] = 1,
     block_size: Annotated[int, typer.Option(help="Labels per task.", min=1)] = 256,
@@ -44,7 +51,12 @@ def plan(
     For a data set of the catalog, such as Amazon-670K, the sample is trained on smaller synthetic data of the same
     shape, and the estimate is less accurate. CPU time refers to this machine's cores.
 
+    --methods estimates the training time of several methods. Those that do not train labels one by one are trained on
+    parts of the rows. It says nothing about their quality: see tune --methods.
+
     Example: unmissed plan train --workers 64
+
+    Example: unmissed plan train.jsonl --methods pw-dismec,parabel,fastxml
 
     Example: unmissed plan Amazon-670K --values-per-row 76 --workers 1000
     """
@@ -52,6 +64,9 @@ def plan(
     from unmissed.models.method_registry import make_model
     from unmissed.runs.planning import make_plan, plan_entry
 
+    if methods is not None:
+        _compare(data, load_training_set(data, text, reading), methods.split(","), sample, seed, json)
+        return
     model = make_model(method, {"block_size": block_size})
     common: dict[str, Any] = {"n_workers": workers, "n_threads": threads, "n_sampled": sample, "seed": seed}
     if Path(data).exists() or "," in data:
@@ -83,6 +98,23 @@ def _print(data: str, method: str, plan: "Plan") -> None:
         ["tasks", f"{plan.n_tasks:,}", ""],
     ]
     show.print_table("Estimated cost", ["", "estimate", "range"], rows)
+
+
+def _compare(data: str, dataset: "Dataset", methods: list[str], sample: int, seed: int, json: bool) -> None:
+    """Estimate the training times of methods and print them."""
+    from unmissed.runs.training_times import estimate_times
+
+    found = estimate_times(methods, dataset, n_sampled=sample, seed=seed)
+    if json:
+        show.print_json({"data": data, "methods": [one.to_json() for one in found]})
+        return
+    fastest = max(found[0].seconds.value, 1e-9)
+    rows = [
+        [one.method, *_three(one.seconds, 1.0, "{:,.1f}"), f"{one.seconds.value / fastest:,.1f}", one.sample]
+        for one in found
+    ]
+    columns = ["method", "processor seconds", "range", "times the fastest", "trained for it"]
+    show.print_table("Estimated training time, one thread", columns, rows)
 
 
 def _three(value: "Estimate", unit: float, form: str) -> list[str]:

@@ -11,9 +11,11 @@ from tests.models.label_trees.naive_trees import naive_halves, naive_rank, naive
 from tests.runs.corpora import small_corpus, write_texts
 from unmissed import Bonsai, DiSMEC, Parabel
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.models import UncertifiedWarning
 from unmissed.models.label_trees.cluster_kernels import split_in_half
 from unmissed.models.label_trees.label_clusters import balanced_2means, grow, label_representations, spherical_kmeans
+from unmissed.models.label_trees.tree_file import SearchTree
 from unmissed.propensity import Constant
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
@@ -32,6 +34,24 @@ def bonsai():
     return Bonsai(**SMALL, beam=2, branching=6).fit(TRAIN.X, TRAIN.Y)
 
 
+def with_dense(X, n_dense):
+    """Return the features of a sparse matrix, the last `n_dense` as a dense part."""
+    n_sparse = X.shape[1] - n_dense
+    dense = np.ascontiguousarray(X[:, n_sparse:].toarray())
+    return Features(sp.csr_matrix(X[:, :n_sparse]) if n_sparse else None, dense)
+
+
+ALL = TRAIN.X.shape[1]
+
+
+@pytest.fixture(scope="module", params=[("parabel", ALL), ("parabel", 150), ("bonsai", ALL), ("bonsai", 150)], ids=str)
+def on_dense(request):
+    """A model trained on dense or mixed features, and its number of dense ones."""
+    kind, n_dense = request.param
+    model = Parabel(**SMALL, beam=3) if kind == "parabel" else Bonsai(**SMALL, beam=2, branching=6, label_space="both")
+    return model.fit(with_dense(TRAIN.X, n_dense), TRAIN.Y), n_dense
+
+
 def dense(representations, n_labels):
     """Return representations as a SciPy matrix."""
     return sp.csr_matrix(
@@ -44,16 +64,19 @@ def dense(representations, n_labels):
 def test_representations_are_the_sums_of_rows_even_if_entries_cancel():
     X = sp.csr_matrix(np.array([[1, -1, 0], [-1, 1, 2], [1, 0, 1], [0, 0, 0]], np.float32))
     Y = sp.csr_matrix(np.array([[1, 0, 1], [1, 0, 0], [1, 1, 0], [0, 1, 0]], np.float32))
-    found = label_representations(X, Y, 1)
+    found = label_representations(Features(X), Y, 1)
     assert dense(found, 3).toarray() == pytest.approx(naive_representations(X, Y), abs=1e-6)
     assert len(set(found.indices[: found.indptr[1]])) == found.indptr[1]
+    for n_dense in (1, 2, 3):
+        in_parts = label_representations(with_dense(X, n_dense), Y, 1)
+        assert dense(in_parts, 3).toarray() == pytest.approx(naive_representations(X, Y), abs=1e-6)
 
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("n_labels", [2, 9, 40])
 def test_halves_equal_the_reference_implementation(n_labels):
     X, Y = sp.csr_matrix(TRAIN.X), sp.csr_matrix(TRAIN.Y[:, :n_labels])
-    representations = label_representations(X, Y, 1)
+    representations = label_representations(Features(X), Y, 1)
     order, sums = np.empty(n_labels, np.int64), np.zeros((X.shape[1], 2), np.float32)
     _, cosine = split_in_half(*representations.arrays, np.arange(n_labels), 0, 1, 50, 1e-4, sums, order)
     halves, expected = naive_halves(naive_representations(X, Y), 0, 1)
@@ -73,7 +96,7 @@ def test_k_means_assigns_each_label_to_its_nearest_mean():
     X, Y = sp.csr_matrix(TRAIN.X), sp.csr_matrix(TRAIN.Y)
     D = naive_representations(X, Y)
     rng = np.random.default_rng(0)
-    parts = spherical_kmeans(label_representations(X, Y, 1), 6, 8)(np.arange(40), rng)
+    parts = spherical_kmeans(label_representations(Features(X), Y, 1), 6, 8)(np.arange(40), rng)
     assert 2 <= len(parts) <= 6
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(40))
     shuffled = np.split(np.random.default_rng(1).permutation(40), np.cumsum([len(part) for part in parts])[:-1])
@@ -85,7 +108,7 @@ def test_k_means_assigns_each_label_to_its_nearest_mean():
 
 def test_indistinguishable_labels_are_split():
     X = sp.csr_matrix(np.ones((4, 2), np.float32))
-    representations = label_representations(X, sp.csr_matrix(np.ones((4, 12), np.float32)), 1)
+    representations = label_representations(Features(X), sp.csr_matrix(np.ones((4, 12), np.float32)), 1)
     for split in (balanced_2means(representations), spherical_kmeans(representations, 4, 3)):
         clusters = grow(12, 3, split, [0])
         assert (clusters.ends - clusters.begins)[clusters.children < 0].max() <= 3
@@ -112,6 +135,43 @@ def test_the_beam_search_equals_the_reference_implementation(kind, request):
         labels, scores = naive_rank(model.trees_, X[row].toarray().ravel().astype(float), model.beam, 7)
         assert ranking.labels[row, : len(labels)].tolist() == labels
         assert ranking.scores[row, : len(labels)] == pytest.approx(scores, rel=1e-4, abs=1e-9)
+
+
+def test_the_beam_search_over_dense_weights_equals_the_reference_implementation(on_dense):
+    model, n_dense = on_dense
+    X = with_dense(TEST.X, n_dense)
+    assert model.trees_[0].n_dense == n_dense
+    assert (model.certificate().gap <= model.tol).all()
+    ranking, checked = model.rank(X, 7), model._checked(X).csr
+    for row in range(0, checked.shape[0], 5):
+        labels, scores = naive_rank(model.trees_, checked[row].toarray().ravel().astype(float), model.beam, 7)
+        assert ranking.labels[row, : len(labels)].tolist() == labels
+        assert ranking.scores[row, : len(labels)] == pytest.approx(scores, rel=1e-4, abs=1e-9)
+        one = model.rank(X[row : row + 1], 7)
+        assert one.labels[0].tobytes() == ranking.labels[row].tobytes(), "the same bits in any batch"
+        assert one.scores[0].tobytes() == ranking.scores[row].tobytes()
+
+
+@pytest.mark.parametrize("n_dense", [ALL, 150])
+def test_dense_nodes_have_the_objectives_of_sparse_ones(parabel, n_dense):
+    X = parabel._checked(TRAIN.X).csr  # normalized: parts are not normalized again
+    model = Parabel(**SMALL, beam=3, normalize=False, tol=1e-3).fit(with_dense(X, n_dense), TRAIN.Y)
+    same = Parabel(**SMALL, beam=3, normalize=False, tol=1e-3).fit(X, TRAIN.Y)
+    assert model.certificate().objective == pytest.approx(same.certificate().objective, rel=2e-3)
+
+
+def test_a_run_without_dense_weights_ranks_dense_rows(parabel):
+    model = pickle.loads(pickle.dumps(parabel))
+    model.n_dense_in_ = ALL  # as in runs that converted dense features
+    found, expected = model.rank(with_dense(TEST.X, ALL), 5), parabel.rank(TEST.X, 5)
+    assert found.labels.tobytes() == expected.labels.tobytes()
+
+
+def test_dense_weights_that_do_not_fit_are_refused(on_dense):
+    model, n_dense = on_dense
+    piece = model.pieces_.get("tree/000")
+    with pytest.raises(InputError, match="dense weights do not fit"):
+        SearchTree.open(piece, ALL, n_dense - 1, 40)
 
 
 def test_a_row_gets_the_same_bits_in_any_batch(parabel):

@@ -5,6 +5,10 @@ probability -max(0, 1 - s)^2 given the node; log probabilities add up along a pa
 (`first_levels`) the rows of a batch descend one level at a time, and the rows at one node are scored together: many
 rows over a dense tile of features and columns, few rows directly from the sparse weights. Both add the same numbers in
 the same order; the zeros of a dense tile change no bit.
+
+Rows are (indptr, indices, data) of the sparse features, and `dense`, a tuple (values, n) of all rows' n dense features
+one after another. Dense features have dense weights. Their products are computed for a few rows at a time, which stay
+in the cache while two columns after two are read.
 """
 
 from typing import Any, NamedTuple
@@ -12,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unmissed._jit import kernel
+from unmissed.numerics.dense_rows import dense_dot, dense_pair_dot
 from unmissed.numerics.prefetch import prefetch
 from unmissed.numerics.simd import add_16, add_32, add_64, add_72, add_80
 from unmissed.numerics.topk import put, put_number
@@ -19,6 +24,8 @@ from unmissed.numerics.topk import put, put_number
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
 _TILE_GAIN = 64  # saving per entry of a row by a dense tile, in elements that filling the tile writes
+
+DENSE_ROWS = 16  # rows whose dense products are computed together; they fit into the cache
 
 
 class TreeArrays(NamedTuple):
@@ -28,7 +35,8 @@ class TreeArrays(NamedTuple):
     its labels if it is a leaf (children[v] is -1). They start at column_starts[v] in `scale` and `bias`. Its features
     are features[feature_starts[v]:feature_starts[v + 1]], ascending. Feature j has the weights weight_starts[j] to
     weight_starts[j + 1], each for a column of its node, in units of the column's scale. `buckets`, `bucket_starts` and
-    `shifts` index features by their leading bits.
+    `shifts` index features by their leading bits. `dense` has the weights of dense features, one line per column,
+    in the same units.
     """
 
     labels: Any
@@ -46,6 +54,7 @@ class TreeArrays(NamedTuple):
     bucket_starts: Any
     shifts: Any
     buckets: Any
+    dense: Any
 
 
 @kernel()
@@ -63,13 +72,15 @@ def fill_buckets(feature_starts, features, bucket_starts, shifts, buckets):
             bucket += 1
 
 
+# 11 arguments: the rows are four, and the buffers of a batch are five.
 @kernel()
-def descend(tree, indptr, indices, data, nodes, scores, table, tile):
+def descend(tree, indptr, indices, data, dense, nodes, scores, table, tile, dense_tile, dense_scores):
     """Advance the beam of every row to leaves; all inner nodes in a beam are on one level.
 
     `nodes` and `scores` (n_rows, beam) hold each row's nodes, best first, and their log probabilities; they are
-    replaced by its leaves. Empty slots are -1. `table` (n_features) holds zeros before and after. `tile` is workspace
-    for one line of zeros and one line per feature of any node.
+    replaced by its leaves. Empty slots are -1. `table` (n_sparse) holds zeros before and after. `tile` is workspace for
+    one line of zeros and one line per feature of any node, `dense_tile` (columns, n_dense) and `dense_scores` (at least
+    as many rows as `DENSE_ROWS`, columns) for the dense weights and products of any node.
     """
     next_nodes, next_scores = np.empty_like(nodes), np.empty_like(scores)
     counts = np.zeros(tree.children.shape[0], np.int64)
@@ -91,22 +102,29 @@ def descend(tree, indptr, indices, data, nodes, scores, table, tile):
         for group in range(n_inner):
             node = inner[group]
             mine = rows[starts[group] : starts[group + 1]]
-            dense = _fill_tile(tree, node, mine, indptr, table, tile)
+            is_tiled = _fill_tile(tree, node, mine, indptr, table, tile)
+            _load_dense_weights(tree, node, dense_tile)
             for at in range(mine.shape[0]):
-                row = mine[at]
-                n_columns = _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line)
+                row, part = mine[at], dense_scores[at % DENSE_ROWS]
+                if at % DENSE_ROWS == 0:
+                    _multiply_dense(tree, node, dense, mine[at : at + DENSE_ROWS], dense_tile, dense_scores)
+                n_columns = _score(
+                    tree, node, is_tiled, table, tile, indptr, indices, data, row, part, hits, values, line
+                )
                 above = scores[row, slots[starts[group] + at]]
                 for column in range(n_columns):
                     put(next_nodes[row], next_scores[row], tree.children[node] + column, above + line[column])
-            if dense:
+            if is_tiled:
                 _clear_table(tree, node, table)
         nodes[:] = next_nodes
         scores[:] = next_scores
 
 
-# 11 arguments: the rows are three arrays, and the buffers of a batch are five.
+# 14 arguments: the rows are four, and the buffers of a batch are seven.
 @kernel()
-def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, leaf_scores):
+def score_leaves(
+    tree, indptr, indices, data, dense, nodes, scores, table, tile, dense_tile, dense_scores, begins, sizes, leaf_scores
+):
     """Set leaf_scores[i, s, c] to the log probability of label c of the leaf in slot s of row i's beam.
 
     The labels are tree.labels from begins[i, s] on; sizes[i, s] is their number, 0 for an empty slot. `leaf_scores` is
@@ -121,16 +139,19 @@ def score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins
     for group in range(n_leaves):
         node = leaves[group]
         mine = rows[starts[group] : starts[group + 1]]
-        dense = _fill_tile(tree, node, mine, indptr, table, tile)
+        is_tiled = _fill_tile(tree, node, mine, indptr, table, tile)
+        _load_dense_weights(tree, node, dense_tile)
         for at in range(mine.shape[0]):
-            row, slot = mine[at], slots[starts[group] + at]
+            row, slot, part = mine[at], slots[starts[group] + at], dense_scores[at % DENSE_ROWS]
+            if at % DENSE_ROWS == 0:
+                _multiply_dense(tree, node, dense, mine[at : at + DENSE_ROWS], dense_tile, dense_scores)
             line = leaf_scores[row, slot]
-            n_columns = _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line)
+            n_columns = _score(tree, node, is_tiled, table, tile, indptr, indices, data, row, part, hits, values, line)
             for column in range(n_columns):
                 line[column] += scores[row, slot]
             begins[row, slot] = tree.begins[node]
             sizes[row, slot] = n_columns
-        if dense:
+        if is_tiled:
             _clear_table(tree, node, table)
 
 
@@ -238,17 +259,54 @@ def _clear_table(tree, node, table):
         table[tree.features[at]] = 0
 
 
-# 12 arguments: the rows are three arrays, and the buffers of a batch are five.
 @kernel()
-def _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, values, line):
-    """Set the log probabilities of a node's columns, given the node, for one row; return the number of columns."""
+def _load_dense_weights(tree, node, dense_tile):
+    """Convert a node's weights of dense features to float32, in units of the columns' scales."""
+    n_dense = tree.dense.shape[1]
+    for column in range(tree.column_starts[node + 1] - tree.column_starts[node] if n_dense > 0 else 0):
+        weights, line = tree.dense[tree.column_starts[node] + column], dense_tile[column * n_dense :]
+        for feature in range(n_dense):
+            line[feature] = weights[feature]
+
+
+@kernel()
+def _multiply_dense(tree, node, dense, rows, dense_tile, products):
+    """Set products[t, c] to the dense part of the score of the row rows[t] for column c of a node.
+
+    Two columns are computed at a time, the last of an odd number alone, so that the bits do not depend on the rows.
+    """
+    values, n_dense = dense
+    first = tree.column_starts[node]
+    n_columns = tree.column_starts[node + 1] - first
+    if n_dense == 0:
+        return
+    for column in range(0, n_columns - 1, 2):
+        weights = dense_tile[column * n_dense :]
+        for at in range(rows.shape[0]):
+            one, other = dense_pair_dot(values, np.int64(rows[at]) * n_dense, weights, n_dense)
+            products[at, column] = one * tree.scale[first + column]
+            products[at, column + 1] = other * tree.scale[first + column + 1]
+    if n_columns % 2 == 1:
+        last = n_columns - 1
+        for at in range(rows.shape[0]):
+            one = dense_dot(values, np.int64(rows[at]) * n_dense, dense_tile, last * n_dense, n_dense)
+            products[at, last] = one * tree.scale[first + last]
+
+
+# 13 arguments: the rows are three arrays, and the buffers of a batch are six.
+@kernel()
+def _score(tree, node, is_tiled, table, tile, indptr, indices, data, row, part, hits, values, line):
+    """Set the log probabilities of a node's columns, given the node, for one row; return the number of columns.
+
+    `part` has the scores of the dense features.
+    """
     first = tree.column_starts[node]
     n_columns = tree.column_starts[node + 1] - first
     width = tile_width(n_columns)
     line[:width] = _ZERO
     for column in range(n_columns):
         line[column] = tree.bias[first + column]
-    if dense:
+    if is_tiled:
         n_hits = 0
         for entry in range(indptr[row], indptr[row + 1]):  # no branch: it could not be predicted
             position = table[indices[entry]]
@@ -261,6 +319,8 @@ def _score(tree, node, dense, table, tile, indptr, indices, data, row, hits, val
             _add_lines(tile, hits, values, n_hits, width, line)
     else:
         _add_sparse(tree, node, indptr, indices, data, row, hits, values, line)
+    for column in range(n_columns if tree.dense.shape[1] > 0 else 0):
+        line[column] += part[column]
     to_log_probabilities(line[:n_columns])
     return n_columns
 

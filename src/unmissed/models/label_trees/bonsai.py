@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import scipy.sparse as sp
 
-from unmissed.features import scale_rows
+from unmissed.features import Features, scale_rows
 from unmissed.models.label_trees.label_clusters import (
     LabelClusters,
     LabelRepresentations,
@@ -83,12 +83,13 @@ class Bonsai(LabelTree):
 
     def representations(self, rows: TrainingData) -> LabelRepresentations:
         """Return the L2-normalized sum of each label's rows, of their label vectors, or of both."""
-        spaces = {"rows": rows.features.csr, "labels": rows.Y}
-        if self.label_space in spaces:
-            space = spaces[self.label_space]
-        else:
-            space = sp.csr_matrix(sp.hstack([rows.features.csr, scale_rows(rows.Y)], format="csr"))
-        return label_representations(space, rows.Y, self.n_jobs)
+        X, labels = rows.features, rows.Y
+        if self.label_space == "labels":
+            X = Features(labels, trusted=True)
+        elif self.label_space == "both":
+            parts = [part for part in (X.sparse, scale_rows(labels)) if part is not None]
+            X = Features(sp.csr_matrix(sp.hstack(parts, format="csr")), X.dense, trusted=True)
+        return label_representations(X, labels, self.n_jobs)
 
     def cluster(self, representations: LabelRepresentations, n_labels: int, tree: int) -> LabelClusters:
         """Split the labels recursively by spherical k-means."""

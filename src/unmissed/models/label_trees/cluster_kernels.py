@@ -12,15 +12,19 @@ _ZERO = np.float32(0)
 _ONE = np.float32(1)
 
 
-# 11 arguments: two sparse matrices are five arrays, and the sums are written to three.
+# 12 arguments: labels and features are six, and the sums are written to three.
 @kernel()
-def sum_label_rows(starts, rows, indptr, indices, data, total, is_listed, seen, lengths, out_indices, out_values):
+def sum_label_rows(
+    starts, rows, indptr, indices, data, dense, total, is_listed, seen, lengths, out_indices, out_values
+):
     """Write the representations of consecutive labels; return the number of entries written.
 
-    Label l has the rows starts[l] to starts[l + 1]; lengths[l] is set to its number of entries. `total` and `is_listed`
-    (n_features) hold zeros before and after; `seen` (n_features) is workspace.
+    Label l has the rows starts[l] to starts[l + 1]; lengths[l] is set to its number of entries. `dense` (n_samples,
+    n_dense) has further features, numbered after the sparse ones. `total` and `is_listed` (n_features) hold zeros
+    before and after; `seen` (n_features) is workspace.
     """
-    filled = 0
+    filled, n_dense = 0, dense.shape[1]
+    n_sparse = total.shape[0] - n_dense
     for label in range(starts.shape[0] - 1):
         n_seen = 0
         for position in range(starts[label], starts[label + 1]):
@@ -32,6 +36,12 @@ def sum_label_rows(starts, rows, indptr, indices, data, total, is_listed, seen, 
                     seen[n_seen] = feature
                     n_seen += 1
                 total[feature] += data[at]
+            x, of_dense = dense[row], total[n_sparse:]
+            for feature in range(n_dense):
+                of_dense[feature] += x[feature]
+        for feature in range(n_sparse, n_sparse + n_dense):
+            seen[n_seen] = feature
+            n_seen += 1
         square = 0.0
         begin = filled
         for at in range(n_seen):

@@ -1,7 +1,8 @@
 """The first levels of a label tree, scored in one pass.
 
 A row reaches nearly all nodes of the first levels. Their columns are therefore one block, with weights stored by
-feature. `beam_kernels` searches the levels below and defines scores and probabilities.
+feature. `beam_kernels` searches the levels below and defines scores and probabilities. Trees with dense weights have no
+such block.
 """
 
 from typing import Any, NamedTuple
@@ -62,16 +63,20 @@ def fill_top(tree, positions, lines, dense, ends, columns, weights):
                     ends[feature] += 1
 
 
-# 12 arguments: the rows are three arrays, and the buffers of a batch are six.
+# 15 arguments: the rows are four, and the buffers of a batch are eight.
 @kernel()
-def search_tree(tree, top, indptr, indices, data, nodes, scores, table, tile, begins, sizes, leaf_scores):
+def search_tree(
+    tree, top, indptr, indices, data, dense, nodes, scores, table, tile, dense_tile, dense_scores, begins, sizes,
+    leaf_scores
+):  # fmt: skip
     """Run the beam search from the root to the leaves and score their labels, as in `score_leaves`.
 
     One call, because passing this many arrays costs more than some levels.
     """
     descend_top(tree, top, indptr, indices, data, nodes, scores)
-    descend(tree, indptr, indices, data, nodes, scores, table, tile)
-    score_leaves(tree, indptr, indices, data, nodes, scores, table, tile, begins, sizes, leaf_scores)
+    rows, tiles = (indptr, indices, data, dense), (table, tile, dense_tile, dense_scores)
+    descend(tree, *rows, nodes, scores, *tiles)
+    score_leaves(tree, *rows, nodes, scores, *tiles, begins, sizes, leaf_scores)
 
 
 @kernel()

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
+from unmissed.features import Features
 from unmissed.models.label_trees.cluster_kernels import assign_labels, split_in_half, sum_label_rows, update_means
-from unmissed.numerics.csr import csr_arrays
+from unmissed.numerics.csr import csr_arrays, read_only
 from unmissed.numerics.workspace import workspace, zeroed_workspace
 
 Ints = npt.NDArray[np.int32]
@@ -142,11 +143,12 @@ def spherical_kmeans(representations: LabelRepresentations, branching: int, max_
     return split
 
 
-def label_representations(X: sp.csr_matrix, Y: sp.csr_matrix, n_jobs: int | None) -> LabelRepresentations:
+def label_representations(X: Features, Y: sp.csr_matrix, n_jobs: int | None) -> LabelRepresentations:
     """Return the L2-normalized sum of each label's rows (PIFA: positive instance feature aggregation)."""
     columns = Y.tocsc()
     starts, rows = columns.indptr.astype(np.int64), columns.indices.astype(np.int32, copy=False)
-    indptr, indices, data = csr_arrays(X)
+    sparse, dense = X.both
+    indptr, indices, data = csr_arrays(sparse)
     widths = np.diff(indptr)
     n_labels, n_features = Y.shape[1], X.shape[1]
     lengths = np.zeros(n_labels, np.int64)
@@ -154,7 +156,7 @@ def label_representations(X: sp.csr_matrix, Y: sp.csr_matrix, n_jobs: int | None
 
     def sum_rows(first: int) -> None:
         last = min(first + _LABELS_PER_TASK, n_labels)
-        capacity = int(widths[rows[starts[first] : starts[last]]].sum())
+        capacity = int(widths[rows[starts[first] : starts[last]]].sum()) + (last - first) * X.n_dense
         out = (
             workspace("entries of representations", (capacity,), np.uint32),
             workspace("values of representations", (capacity,)),
@@ -165,6 +167,7 @@ def label_representations(X: sp.csr_matrix, Y: sp.csr_matrix, n_jobs: int | None
             indptr,
             indices,
             data,
+            read_only(dense),
             zeroed_workspace("sum of rows", n_features, np.float32),
             zeroed_workspace("features in sum", n_features, np.uint8),
             workspace("features of sum", (n_features,), np.uint32),

@@ -14,13 +14,15 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.execution import Once, Partition, Piece, Pieces, Work
+from unmissed.features import Features
 from unmissed.models.base import Model
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.evidence import Certificate
 from unmissed.models.label_trees.beam_search import BeamSearch
 from unmissed.models.label_trees.label_clusters import LabelClusters, LabelRepresentations
 from unmissed.models.label_trees.node_kernels import list_positives, list_rows
-from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps, NodeRows, NodeSolver, NodeWeights
+from unmissed.models.label_trees.node_problem import NodeRows, NodeWeights
+from unmissed.models.label_trees.node_solver import MAX_COLUMNS, MaxSweeps, NodeSolver
 from unmissed.models.label_trees.tree_drawing import describe, draw
 from unmissed.models.label_trees.tree_file import SearchTree, clusters_piece, nodes_arrays, open_clusters, tree_piece
 from unmissed.models.parameters import (
@@ -118,7 +120,7 @@ class NodesTask:
         clusters = shared.clusters[self.tree]
         trained = [shared.train(clusters, self.tree, node) for node in range(self.begin, self.end)]
         n_rows = [rows for _, rows in trained]
-        return Piece(self.key, nodes_arrays([one for one, _ in trained], n_rows, shared.n_features))
+        return Piece(self.key, nodes_arrays([one for one, _ in trained], n_rows, shared.X.n_sparse))
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class NodeProblem:
             self.rows.Y.indices.astype(np.int32),
         )
         label_costs = self.positive_costs, self.negative_cost
-        return NodeTrainer(self.solver, self.rows.features.csr, self.clusters, *label_costs, *arrays)
+        return NodeTrainer(self.solver, self.rows.features, self.clusters, *label_costs, *arrays)
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class NodeTrainer:
     """Trains any node of any tree from shared features, labels and costs."""
 
     solver: NodeSolver
-    X: sp.csr_matrix
+    X: Features
     clusters: dict[int, LabelClusters]
     positive_costs: npt.NDArray[np.float64]
     negative_cost: float
@@ -157,11 +159,6 @@ class NodeTrainer:
     label_rows: npt.NDArray[np.int32]
     row_starts: npt.NDArray[np.int64]
     row_labels: npt.NDArray[np.int32]
-
-    @property
-    def n_features(self) -> int:
-        """The number of features."""
-        return int(self.X.shape[1])
 
     def train(self, clusters: LabelClusters, tree: int, node: int) -> tuple[NodeWeights, int]:
         """Train one node; return its weights and the number of rows that reach it."""
@@ -203,7 +200,7 @@ class LabelTree(Model):
     """
 
     unit: ClassVar[str] = "classifiers"
-    dense_support: ClassVar[DenseSupport] = DenseSupport.CONVERTED
+    dense_support: ClassVar[DenseSupport] = DenseSupport.NATIVE
     trees_: list[SearchTree]
     beam_search_: Once[BeamSearch]
 
@@ -286,7 +283,7 @@ class LabelTree(Model):
             piece = pieces.get(tree_key(tree))
             if piece is None:
                 raise InputError(f"the piece {tree_key(tree)} is missing; the run is damaged")
-            trees.append(SearchTree.open(piece, self.n_features_in_, self.n_labels_))
+            trees.append(SearchTree.open(piece, self.n_features_in_, self.n_dense_in_, self.n_labels_))
         self.trees_ = trees
         self.beam_search_ = Once("first levels of label trees", partial(BeamSearch, trees))
 
@@ -294,7 +291,11 @@ class LabelTree(Model):
         self.beam_search_.get()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        return self.beam_search_.get().rank(X, self.beam, k, self.n_jobs)
+        return self.beam_search_.get().rank(Features(X, trusted=True), self.beam, k, self.n_jobs)
+
+    def _rank_features(self, rows: Features, k: int) -> Ranking:
+        search = self.beam_search_.get()
+        return search.rank(rows, self.beam, k, self.n_jobs) if search.n_dense else self._rank(rows.csr, k)
 
     def certificate(self) -> Certificate:
         """Return the relative duality gap of each classifier of each node, tree by tree, before pruning."""

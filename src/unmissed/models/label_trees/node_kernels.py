@@ -147,10 +147,9 @@ def quantize_weights(W, n_columns, feature_order, prune, scales, features, count
     """Quantize the weights of at least `prune` in magnitude to int16 with a scale per column, stored by feature.
 
     feature_order lists the rows of W in ascending order of feature. features[j] is set to such a row, counts[j] to its
-    number of weights minus 1. Returns the number of features and of weights kept.
+    number of weights minus 1. `scales` holds 0 before, or the largest magnitude of a column's weights elsewhere.
+    Returns the number of features and of weights kept.
     """
-    for column in range(n_columns):
-        scales[column] = _ZERO
     for at in range(W.shape[0]):
         for column in range(n_columns):
             scales[column] = max(scales[column], abs(W[at, column]))

@@ -23,7 +23,7 @@ def describe(trees: Sequence[SearchTree], n_labels: int) -> dict[str, Any]:
     pairs = list(zip(trees, leaves, strict=True))
     sizes = np.concatenate([(tree.clusters.ends - tree.clusters.begins)[is_leaf] for tree, is_leaf in pairs])
     rows = np.concatenate([tree.saved["n_rows"][is_leaf] for tree, is_leaf in pairs])
-    n_weights = sum(tree.saved["weights"].size for tree in trees)
+    n_weights = sum(tree.saved["weights"].size + np.count_nonzero(tree.search.dense) for tree in trees)
     return {
         "trees": len(trees),
         "nodes": sum(tree.clusters.n_nodes for tree in trees),

@@ -178,8 +178,8 @@ def test_rows_whose_candidates_exceed_the_list_or_the_cost_of_all_labels_are_sco
     kind, capacity, cost, crowded, monkeypatch
 ):
     shards, X = draw_crowded(0, kind)
-    directly, score = [], exact_scores.rank_directly
-    monkeypatch.setattr(exact_scores, "rank_directly", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
+    directly, score = [], exact_scores.rank
+    monkeypatch.setattr(exact_scores, "rank", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
     monkeypatch.setattr(SETTINGS, "candidate_capacity", capacity)
     monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", cost)
     QuantizedScan(shards, N_FEATURES).rank(X, 3, 1)

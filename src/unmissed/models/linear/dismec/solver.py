@@ -18,9 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from unmissed.features import Features
 from unmissed.models.linear.design import Design, LabelBlock, Solvable, lay_out
@@ -69,10 +67,7 @@ class PreparedSquaredHinge:
 
     def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
         self.solver = solver
-        dense = X.dense if isinstance(X, Features) else None
-        sparse = X if not isinstance(X, Features) else X.sparse
-        if sparse is None:
-            sparse = sp.csr_matrix((X.shape[0], 0), dtype=np.float32)
+        sparse, dense = X.both if isinstance(X, Features) else (X, None)
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
         self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense)
         self._quantized = QuantizedRows(self.design)

@@ -52,13 +52,12 @@ class DenseWeights:
         if not self.n_dense:
             yield X.csr, None
             return
-        assert X.dense is not None
-        sparse = sp.csr_matrix((X.shape[0], 0), dtype=np.float32) if X.sparse is None else X.sparse
+        sparse, dense = X.both
         if exact or X.shape[0] <= SETTINGS.dense_direct_rows:
-            yield sparse, DensePart(self, X.dense)
+            yield sparse, DensePart(self, dense)
         else:
             with one_blas_thread():
-                yield sparse, BoundedDensePart(self, X.dense)
+                yield sparse, BoundedDensePart(self, dense)
 
     def index_of(self, label: int) -> int:
         """Return the index of the shard of a label."""

@@ -19,7 +19,6 @@ from unmissed.models.linear.ranking.tiles import fill_tile, score_sparse, score_
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.topk import merge_best
-from unmissed.numerics.workspace import workspace
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
@@ -34,10 +33,7 @@ ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
 def rank(
     X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None, dense: DensePart | None = None
 ) -> Ranking:
-    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory.
-
-    Fewer than SETTINGS.prepare_rows rows are scored directly from the shards, more over dense tiles.
-    """
+    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
     labels = np.full((X.shape[0], k), -1, np.int32)
     best = np.full((X.shape[0], k), -np.inf, np.float32)
 
@@ -47,19 +43,7 @@ def rank(
         else:
             dense.merge_best(first, rows, scores, labels[rows], best[rows])
 
-    _score(X, shards, consume, n_jobs, direct=X.shape[0] < SETTINGS.prepare_rows)
-    return Ranking(labels, best)
-
-
-def rank_directly(X: sp.csr_matrix, shards: Sequence[Shard], k: int) -> Ranking:
-    """Return the k highest-scoring labels of each row, read from the shards as they are, on this thread."""
-    labels = np.full((X.shape[0], k), -1, np.int32)
-    best = np.full((X.shape[0], k), -np.inf, np.float32)
-    indptr, indices, data = X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), X.data
-    for first, n_labels, kernel, arguments in _shard_passes(shards):
-        scores = workspace("direct scores", (X.shape[0], n_labels), np.float32)
-        kernel(indptr, indices, data, *arguments, scores)
-        merge_best(scores, first, labels, best)
+    _score(X, shards, consume, n_jobs)
     return Ranking(labels, best)
 
 
@@ -80,7 +64,7 @@ def decide(
         row, label = np.nonzero(scores >= threshold)
         hits.append((row + rows.start, label + first))
 
-    _score(X, shards, consume, n_jobs, direct=X.shape[0] <= SETTINGS.direct_rows)
+    _score(X, shards, consume, n_jobs)
     rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True))
     return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
 
@@ -101,18 +85,19 @@ def scores_of(
                     dense.add_exactly(labels[inside], rows, scores)
                 out[rows.start : rows.stop, inside] = scores
 
-            _score(X, [shard], consume, 1, direct=X.shape[0] <= SETTINGS.direct_rows)
+            _score(X, [shard], consume, 1)
     return out
 
 
-def _score(
-    X: sp.csr_matrix, shards: Sequence[Shard], consume: ScoreConsumer, n_jobs: int | None, *, direct: bool
-) -> None:
-    """Call consume(first label, rows, scores) per shard (direct) or tile and block of rows; threads share the rows."""
+def _score(X: sp.csr_matrix, shards: Sequence[Shard], consume: ScoreConsumer, n_jobs: int | None) -> None:
+    """Call consume(first label, rows, scores) per shard or tile and block of rows; threads share the rows.
+
+    Up to SETTINGS.direct_rows rows are scored directly from the shards, more over dense tiles.
+    """
     indptr, data = X.indptr.astype(np.int64), X.data
     pieces = [slice(begin, min(begin + _ROWS, X.shape[0])) for begin in range(0, X.shape[0], _ROWS)]
     threads = Threads(n_jobs if len(pieces) > 1 else 1)
-    if direct or not X.nnz:
+    if X.shape[0] <= SETTINGS.direct_rows or not X.nnz:
         indices, passes = X.indices.astype(np.int32, copy=False), _shard_passes(shards)
     else:
         position = by_frequency(X.indices, X.shape[1])

@@ -132,7 +132,7 @@ class QuantizedScan:
                 score_candidates(chunk, first, rows, candidates, *output)
             crowded = begin + np.flatnonzero(candidates.counts == CROWDED)
             if len(crowded):
-                found = exact_scores.rank_directly(X[crowded], self._shards, k)
+                found = exact_scores.rank(X[crowded], self._shards, k, 1)
                 labels[crowded], best[crowded] = found.labels, found.scores
 
         pieces = range(0, X.shape[0], size)
