@@ -32,6 +32,8 @@ class Cells:
     ranks : int32 array: position in the row's ranking, from 0; -1 for cells below the kept ones
     groups : int64 array: the group of the row
     n_labels : number of labels
+    train_counts : int32 array: positives of the label among the rows on which the model of the row's fold was trained;
+        None if they are not known
     """
 
     rows: npt.NDArray[np.int32]
@@ -42,10 +44,14 @@ class Cells:
     ranks: npt.NDArray[np.int32]
     groups: npt.NDArray[np.int64]
     n_labels: int
+    train_counts: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def select(self, kept: npt.NDArray[Any]) -> Cells:
         """Return the cells of a mask or of indices."""
-        return replace(self, **{name: getattr(self, name)[kept] for name in (*CELL_LAYOUT, "groups")})
+        parts: dict[str, Any] = {name: getattr(self, name)[kept] for name in (*CELL_LAYOUT, "groups")}
+        if self.train_counts is not None:
+            parts["train_counts"] = self.train_counts[kept]
+        return replace(self, **parts)

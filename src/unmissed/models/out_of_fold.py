@@ -147,16 +147,23 @@ def cross_fit(
     shared = CrossFit(model, rows, folds, depth, n_sampled, seed)
     tasks = [FoldTask(fold, int(np.count_nonzero(folds.fold == fold))) for fold in range(folds.n_folds)]
     pieces = sorted(work.map(tasks, shared), key=lambda piece: piece.key)
-    return _join(pieces, rows.Y.shape, folds)
+    return _join(pieces, rows.Y, folds)
 
 
-def _join(pieces: Sequence[Piece], shape: tuple[int, int], folds: Folds) -> Cells:
+def _join(pieces: Sequence[Piece], Y: sp.csr_matrix, folds: Folds) -> Cells:
     """Return the cells of all folds, sorted by row; raise if a piece does not fit to the rows and folds."""
-    parts = [_check_piece(piece, fold, shape, folds) for fold, piece in enumerate(pieces)]
+    parts = [_check_piece(piece, fold, Y.shape, folds) for fold, piece in enumerate(pieces)]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in list(CELL_LAYOUT)}
+    counts = [_count_labels(Y[folds.training(fold)]) for fold in range(folds.n_folds)]
+    train_counts = np.concatenate([of_fold[part["labels"]] for of_fold, part in zip(counts, parts, strict=True)])
     order = np.argsort(joined["rows"], kind="stable")
     arrays = {name: array[order] for name, array in joined.items()}
-    return Cells(**arrays, groups=folds.group[arrays["rows"]], n_labels=shape[1])
+    groups = folds.group[arrays["rows"]]
+    return Cells(**arrays, groups=groups, n_labels=Y.shape[1], train_counts=train_counts[order])
+
+
+def _count_labels(Y: sp.csr_matrix) -> npt.NDArray[np.int32]:
+    return np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int32)
 
 
 def _check_piece(piece: Piece, fold: int, shape: tuple[int, int], folds: Folds) -> Any:
