@@ -8,7 +8,7 @@ Each method is fitted to the same out-of-fold cells of PW-DiSMEC; test rows only
 By default folds are made as the official split was: debtags by the field `source`, eurlex57k and tibkat by random,
 bibtex by similar rows. `--rows N` takes a random part of the training rows. `--drop` also removes labels by Jain's
 propensities, trains and calibrates with what is left, and judges pi / p on the complete labels of the test rows. A star
-marks an ECE above the 95 % interval of perfect probabilities. Times are processor time of all threads.
+is for an ECE above the 95 % interval of perfect probabilities. Times are processor time of all threads.
 """
 
 import argparse
