@@ -46,7 +46,7 @@ def probabilities(folder: Path, cache: Path | None) -> tuple[np.ndarray, np.ndar
     model.fit_rows(rows)
     calibration = fit_calibration(cross_fit(model, rows, make_folds(rows.X)), rows.label_counts)
     ranking = model.rank(corpus.X_test, M)
-    p = calibration.probability(ranking.labels, ranking.scores)
+    p = calibration.probability(ranking.labels, ranking.scores, np.arange(ranking.k))
     if kept is not None:
         np.savez(kept, labels=ranking.labels, p=p)
     return ranking.labels, p, sp.csr_matrix(corpus.Y_test)

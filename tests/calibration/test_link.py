@@ -129,6 +129,7 @@ def test_labels_without_cells_get_the_prior_and_so_do_labels_that_come_later():
     extended = fit_calibration(wider, np.append(np.full(40, 30), [7, 200])).extend([7, 200])
     np.testing.assert_array_equal(extended.slopes[-2:], calibration.slopes[-2:])
     np.testing.assert_array_equal(extended.intercepts[-2:], calibration.intercepts[-2:])
+    np.testing.assert_array_equal(extended.log_counts[-2:], calibration.log_counts[-2:])
     assert extended.n_labels == 44
 
 
@@ -159,7 +160,7 @@ def test_padding_has_probability_0_and_strange_input_is_refused():
 
 
 def test_a_stored_calibration_is_the_same_and_takes_at_most_16_bytes_per_label(tmp_path):
-    calibration = fit_calibration(draw_cells()[0], np.full(40, 30))
+    calibration = fit_calibration(draw_cells(n_rows=600)[0], np.full(40, 30))
     piece = calibration.to_piece()
     per_label = sum(array.nbytes for array in piece.arrays.values() if len(array) == 40)
     assert per_label <= 16 * 40
@@ -167,9 +168,10 @@ def test_a_stored_calibration_is_the_same_and_takes_at_most_16_bytes_per_label(t
         pieces.put(piece)
         opened = Calibration.from_piece(pieces.get("calibration"), 40)
         scores = np.linspace(-2, 2, 40)
-        np.testing.assert_array_equal(
-            opened.probability(np.arange(40), scores), calibration.probability(np.arange(40), scores)
-        )
+        for ranks in (None, np.arange(40)):
+            np.testing.assert_array_equal(
+                opened.probability(np.arange(40), scores, ranks), calibration.probability(np.arange(40), scores, ranks)
+            )
 
 
 @pytest.mark.parametrize(
@@ -182,6 +184,10 @@ def test_a_stored_calibration_is_the_same_and_takes_at_most_16_bytes_per_label(t
         ("logits", lambda a: a[1:], "as many logits"),
         ("coefficients", lambda a: a[:1], "2 x 2"),
         ("slopes", lambda a: a.astype(np.float64), "float64"),
+        ("log_counts", lambda a: a[1:], "expected 40"),
+        ("log_counts", lambda a: -a, "negative"),
+        ("rank_coefficients", lambda a: a[1:], "7 x 2 x 2"),
+        ("rank_scores", lambda a: a[::-1].copy(), "rise strictly"),
     ],
 )
 def test_a_damaged_piece_is_refused(name, change, message):
@@ -206,12 +212,13 @@ def test_a_map_must_rise():
 
 
 def test_a_calibration_of_some_labels_gives_the_others_the_prior_of_their_frequency():
-    some = Calibration(
-        MonotoneMap(np.zeros(1), np.zeros(1)),
-        np.float32([2, 3]),
-        np.float32([0.5, 0.25]),
-        np.array([[1.0, 0.5], [0.0, 1.0]]),
+    some = replace(
+        Calibration.pooled_only(MonotoneMap(np.zeros(1), np.zeros(1)), 2),
+        slopes=np.float32([2, 3]),
+        intercepts=np.float32([0.5, 0.25]),
+        coefficients=np.array([[1.0, 0.5], [0.0, 1.0]]),
     )
     found = some.among(np.array([3, 1]), [1, 7, 1, 9])
     np.testing.assert_allclose(found.slopes, [1, 3, 1, 2])
     np.testing.assert_allclose(found.intercepts, [0, 0.25, 0, 0.5])
+    np.testing.assert_allclose(found.log_counts, np.log([1, 7, 1, 9]))

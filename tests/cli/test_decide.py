@@ -55,7 +55,7 @@ def test_it_writes_the_labels_that_the_rule_chooses_among_the_50_best(rule, run,
 def test_a_precision_takes_the_threshold_of_ranked_held_out_cells(run, rows, tmp_path, capsys):
     cells = run.held_out_cells()
     cells = cells.select(cells.ranks >= 0)
-    p = run.model.calibration_.probability(cells.labels, cells.scores)
+    p = run.model.calibration_.probability(cells.labels, cells.scores, cells.ranks)
     expected = threshold_for_precision(p, cells.observed, 0.3, groups=cells.groups)
     assert np.isfinite(expected.threshold)
     words = ["--decide", "precision >= 0.3", "--out", tmp_path / "best.npz"]

@@ -42,6 +42,8 @@ def test_true_probabilities_stay_at_the_noise_floor_and_wrong_ones_do_not():
     assert abs(np.mean(good)) < 0.005
     (bad,) = probability_errors(*draw(power=2)[:3], (5,), settings=QUICK)
     assert bad.excess > 0.1
+    low, high = bad.intervals["floor"]
+    assert low < bad.floor < high < bad.ece
     assert bad.intervals["ece"].low < bad.ece < bad.intervals["ece"].high
 
 

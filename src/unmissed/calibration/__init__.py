@@ -2,9 +2,9 @@
 
 `folds.py` makes folds that keep similar rows together. `unmissed.models.out_of_fold` trains a model per fold and keeps
 the scores of held-out rows as cells (`scored_cells.py`), in bounded memory. `link.py` fits a `Calibration` to them: one
-monotone map of all labels (`monotone_map.py`), and a slope and an intercept per label (`label_effects.py`).
-`decisions.py` chooses sets of labels, by the kernels of `coordinate_ascent.py`; `decision_rules.py` parses what to
-choose. `unmissed.metrics.calibration_error` measures probabilities.
+monotone map of all labels (`monotone_map.py`), a slope and an intercept per label (`label_effects.py`), and effects of
+the rank (`rank_effects.py`). `decisions.py` chooses sets of labels, by the kernels of `coordinate_ascent.py`;
+`decision_rules.py` parses what to choose. `unmissed.metrics.calibration_error` measures probabilities.
 """
 
 from unmissed.calibration.decision_rules import DecisionRule

@@ -28,7 +28,7 @@ _RIDGE = 1e-2  # precision of B around the identity; it matters only if nothing 
 _LEAST_VARIANCE = 1e-6
 _LARGEST_STEP = 2.0
 _WIDTH = 0.1  # cells of a label whose logits differ by less are joined
-_FEWEST_POSITIVES = 2  # a label with one positive has no positive cell out of fold: its model never saw it
+FEWEST_POSITIVES = 2  # a label with one positive has no positive cell out of fold: its model never saw it
 _PRIOR_CELLS = 5.0  # sum of squared residuals with which the dispersion of a label is shrunk to that of all labels
 
 
@@ -69,6 +69,7 @@ def fit_label_effects(
     observed: npt.NDArray[np.bool_],
     counts: npt.NDArray[Any],
     groups: npt.NDArray[Any],
+    start: LabelEffects | None = None,
 ) -> LabelEffects:
     """Fit B, d and Sigma to cells, one Newton step and one EM step at a time.
 
@@ -77,15 +78,20 @@ def fit_label_effects(
     labels, logits, observed : label, logit under the pooled map, and whether observed, of each cell
     counts : positives of each label
     groups : the group of each cell's row
+    start : label effects of similar cells, whose B and Sigma are the initial solution
     """
-    kept = counts[labels] >= _FEWEST_POSITIVES
+    kept = counts[labels] >= FEWEST_POSITIVES
     labels, logits, observed, groups = (part[kept] for part in (labels, logits, observed, groups))
     cells = _join(labels, logits, observed, 1 / _dispersion(labels, logits, observed, groups, counts))
     terms, n_labels = frequency_terms(counts), len(counts)
     seen = np.bincount(cells.labels, minlength=n_labels) > 0
-    B, d, covariance = _IDENTITY.copy(), np.zeros((n_labels, 2)), np.diag([0.1, 0.2])
+    start = LabelEffects(_IDENTITY, np.diag([0.1, 0.2]), np.empty((0, 2))) if start is None else start
+    B, covariance = start.coefficients, start.covariance
+    d = np.zeros((n_labels, 2))
     for _ in range(_MOST_STEPS if seen.any() else 0):
-        step_B, step_d, spread = _newton_step(cells, terms, B, d, np.linalg.inv(covariance))
+        step_B, step_d, spread = _newton_step(
+            cells, terms, B, d, np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+        )
         length = min(1.0, _LARGEST_STEP / max(np.abs(step_B).max(), np.abs(step_d).max(), 1e-12))
         B, d = B + length * step_B, d + length * step_d
         before = covariance

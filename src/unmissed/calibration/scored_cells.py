@@ -17,6 +17,7 @@ CELL_LAYOUT: dict[str, tuple[Any, int]] = {
     "weights": (np.float32, 1),
     "observed": (np.bool_, 1),
     "ranks": (np.int32, 1),
+    "train_counts": (np.int32, 1),
 }
 """Arrays of stored cells: type and number of axes."""
 
@@ -34,6 +35,8 @@ class Cells:
     ranks : int32 array: position in the row's ranking, from 0; -1 for cells below the kept ones
     groups : int64 array: the group of the row
     n_labels : number of labels
+    train_counts : int32 array: positives of the label among the rows on which the model of the row's fold was trained;
+        None if they are not known
     """
 
     rows: npt.NDArray[np.int32]
@@ -44,10 +47,13 @@ class Cells:
     ranks: npt.NDArray[np.int32]
     groups: npt.NDArray[np.int64]
     n_labels: int
+    train_counts: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def select(self, kept: npt.NDArray[Any]) -> Cells:
         """Return the cells of a mask or of indices."""
-        return replace(self, **{name: getattr(self, name)[kept] for name in (*CELL_LAYOUT, "groups")})
+        arrays = ((name, getattr(self, name)) for name in (*CELL_LAYOUT, "groups"))
+        parts: dict[str, Any] = {name: array[kept] for name, array in arrays if array is not None}
+        return replace(self, **parts)

@@ -50,6 +50,7 @@ class ProbabilityErrors:
     intervals : dict of Interval
         Bootstrap intervals over rows of `ece`, `log_loss` and `brier`. That of the ECE is the pivotal interval
         (2 ECE - upper quantile, 2 ECE - lower quantile), cut off at 0, because a resample has a larger ECE on average.
+        `floor` is the interval of the ECE of perfect probabilities: an ECE inside of it shows no error.
     curve : ReliabilityCurve
     """
 
@@ -202,8 +203,10 @@ def _errors(
     means = [np.bincount(rows, loss, n_rows) for loss in (_log_loss(p, y), (p - y) ** 2, np.ones(len(p)))]
     terms = np.column_stack([gaps, *means])
     ece, log_loss, brier = _figures(terms.sum(axis=0)[None])[0].tolist()
-    floor = _noise_floor(p, of_bin, n_bins, settings)
-    return ProbabilityErrors(k, decile, len(p), ece, floor, log_loss, brier, _intervals(terms, ece, settings), curve)
+    drawn = _noise(p, of_bin, n_bins, settings)
+    intervals = _intervals(terms, ece, settings)
+    intervals["floor"] = Interval(*np.quantile(drawn, _tails(settings.level)).tolist())
+    return ProbabilityErrors(k, decile, len(p), ece, float(drawn.mean()), log_loss, brier, intervals, curve)
 
 
 def _intervals(terms: Floats, ece: float, settings: ErrorSettings) -> dict[str, Interval]:
@@ -232,10 +235,11 @@ def _figures(sums: Floats) -> Floats:
     return np.column_stack([np.abs(sums[:, :-3]).sum(axis=1), sums[:, -3], sums[:, -2]]) / n_cells[:, None]
 
 
-def _noise_floor(p: Floats, of_bin: npt.NDArray[np.int64], n_bins: int, settings: ErrorSettings) -> float:
+def _noise(p: Floats, of_bin: npt.NDArray[np.int64], n_bins: int, settings: ErrorSettings) -> Floats:
+    """Return the ECE of each draw of all labels from the probabilities."""
     rng = np.random.default_rng([settings.seed, 1])
     gaps = [np.abs(np.bincount(of_bin, p - (rng.random(len(p)) < p), n_bins)).sum() for _ in range(settings.n_draws)]
-    return float(np.mean(gaps) / len(p))
+    return np.asarray(gaps, dtype=np.float64) / len(p)
 
 
 def _log_loss(p: Floats, y: Mask) -> Floats:

@@ -102,10 +102,21 @@ class CalibratedRanking:
             raise InputError(f"{type(self).__name__} scores ranked labels only; use predict_proba(X, k=50)")
         scores = self.decision_function(X, labels)
         chosen = self._chosen(labels, len(scores))
-        probabilities = self.calibration_.probability(np.broadcast_to(chosen, scores.shape), scores)
+        ranks = self._ranks_of(chosen, self.rank(X, CANDIDATES))
+        probabilities = self.calibration_.probability(np.broadcast_to(chosen, scores.shape), scores, ranks)
         if self.untrained_ is not None:
             probabilities[:, self.untrained_[chosen]] = 0
         return probabilities
+
+    def _ranks_of(self, labels: npt.NDArray[np.int64], ranking: Ranking) -> npt.NDArray[np.int32]:
+        """Return the position of each label (n_samples, n) in a ranking; its width for labels that it does not list."""
+        ranks = np.full((ranking.n_samples, len(labels)), ranking.k, np.int32)
+        columns = np.full(self.n_labels_ + 1, -1)
+        columns[labels] = np.arange(len(labels))
+        found = columns[ranking.labels]  # -1, padding, selects the last entry
+        rows, positions = np.nonzero(found >= 0)
+        ranks[rows, found[rows, positions]] = positions
+        return ranks
 
     def _depth(self, k: int, rank_by: RankBy) -> int:
         """Return the number of highest-scoring labels that are needed for k labels."""
@@ -121,6 +132,6 @@ class CalibratedRanking:
         """Return a ranking with probabilities if the model is calibrated, and ordered by them if required."""
         if not hasattr(self, "calibration_"):
             return ranking
-        p = self.calibration_.probability(ranking.labels, ranking.scores)
+        p = self.calibration_.probability(ranking.labels, ranking.scores, np.arange(ranking.k))
         ranking = replace(ranking, probabilities=p)
         return ranking.by_probability().top(k) if rank_by == "probability" else ranking

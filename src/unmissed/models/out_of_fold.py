@@ -128,8 +128,11 @@ class FoldTask:
         model, held = shared.fit(self.fold), shared.folds.held_out(self.fold)
         rng = np.random.default_rng([shared.seed, self.fold])
         blocks = [shared.score(model, held[at : at + _AT_ONCE], rng) for at in range(0, len(held), _AT_ONCE)]
-        names = list(CELL_LAYOUT)
+        names = [name for name in CELL_LAYOUT if name != "train_counts"]
         arrays = {name: np.concatenate([block[at] for block in blocks]) for at, name in enumerate(names)}
+        Y = shared.rows.Y[shared.folds.training(self.fold)]
+        counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.int32)
+        arrays["train_counts"] = counts[arrays["labels"]]
         return Piece(self.key, arrays, {"fold": self.fold, "n_held_out": len(held)})
 
 

@@ -223,7 +223,7 @@ def read_decision(run: Run, text: str) -> tuple[DecisionRule, str | None]:
         return rule, None
     cells = run.held_out_cells()
     cells = cells.select(cells.ranks >= 0)
-    p = run.model.calibration_.probability(cells.labels, cells.scores)
+    p = run.model.calibration_.probability(cells.labels, cells.scores, cells.ranks)
     found = rule.threshold(p, cells.observed, cells.groups)
     note = (
         f"{rule}: labels with a probability of at least {found.threshold:.4g}; on held-out training rows their "

@@ -1,5 +1,7 @@
 """Calibration and fusion of the members' lists, compared with loops over labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -25,7 +27,8 @@ def random_calibration(rng, n_labels):
     """Return a calibration with other slopes and intercepts for each label."""
     pooled = MonotoneMap(np.array([-9.0, 9.0]), np.array([-9.0, 9.0]))
     slopes, intercepts = rng.uniform(0.1, 3, n_labels), rng.normal(size=n_labels)
-    return Calibration(pooled, slopes.astype(np.float32), intercepts.astype(np.float32), np.zeros((2, 2)))
+    plain = Calibration.pooled_only(pooled, n_labels)
+    return replace(plain, slopes=slopes.astype(np.float32), intercepts=intercepts.astype(np.float32))
 
 
 def naive_scores(rankings, calibrations, weights, row):

@@ -19,8 +19,7 @@ def standardize(ranking: Ranking, n_labels: int) -> Calibration:
     knots = np.unique([scores.min(), scores.max()]) if scores.size else np.zeros(1)
     scale = float(scores.std()) if scores.size else 0.0
     logits = (knots - scores.mean()) / scale if scale > 0 else np.zeros(len(knots))
-    ones = np.ones(n_labels, np.float32)
-    return Calibration(MonotoneMap(knots, logits), ones, np.zeros_like(ones), np.array([[1.0, 0.0], [0.0, 0.0]]))
+    return Calibration.pooled_only(MonotoneMap(knots, logits), n_labels)
 
 
 def calibrate(ranking: Ranking, Y: sp.csr_matrix, label_counts: npt.NDArray[np.int64]) -> Calibration:

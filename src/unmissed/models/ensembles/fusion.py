@@ -47,8 +47,9 @@ class Fusion:
         for value, one, calibration in zip(values, rankings, calibrations, strict=True):
             columns = slice(begin, begin := begin + one.k)
             last = np.broadcast_to(one.scores[:, -1:], labels.shape)
-            value[:] = np.where(one.labels[:, -1:] < 0, 0, calibration.probability(labels, last))
-            value[rows[:, columns], slot[:, columns]] = calibration.probability(one.labels, one.scores)
+            value[:] = np.where(one.labels[:, -1:] < 0, 0, calibration.probability(labels, last, one.k))
+            listed = calibration.probability(one.labels, one.scores, np.arange(one.k))
+            value[rows[:, columns], slot[:, columns]] = listed
         return cls(labels, values)
 
     def rank(self, weights: Floats, k: int) -> Ranking:
