@@ -1,9 +1,20 @@
 """Which labels are probably missing, samples for people to check, and propensities from their answers.
 
-`unchecked_cells.py` has the (row, label) pairs without a label that a calibrated run knows, with the probability that the
-label is true all the same. `answers.py`, the answers of people to "does this row have this label?".
+`unchecked_cells.py` has the (row, label) pairs without a label that a calibrated run knows, with the probability that
+the label is true all the same. `missing_labels.py` lists the most probable ones, with what `training_documents.py`
+reads again: ids, texts and features. `exports.py` writes them to files. `answers.py` has the answers of people to
+"does this row have this label?".
 """
 
+from unmissed.audit.exports import write_missing
+from unmissed.audit.missing_labels import MissingLabels, find_missing
 from unmissed.audit.unchecked_cells import UncheckedCells, missing_probability, unchecked_cells
 
-__all__ = ["UncheckedCells", "missing_probability", "unchecked_cells"]
+__all__ = [
+    "MissingLabels",
+    "UncheckedCells",
+    "find_missing",
+    "missing_probability",
+    "unchecked_cells",
+    "write_missing",
+]

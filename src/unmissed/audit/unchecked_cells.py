@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.calibration import Cells
 from unmissed.errors import InputError
 from unmissed.propensity import PropensityLike
 from unmissed.runs.run import Run
@@ -73,9 +74,15 @@ def unchecked_cells(run: Run, propensity: PropensityLike | None = None) -> Unche
     run : a calibrated run
     propensity : the propensity model; None takes that of the recipe, or the default one
     """
-    cells = run.held_out_cells()
+    return cells_without_label(run, run.held_out_cells(), propensity)
+
+
+def cells_without_label(run: Run, cells: Cells, propensity: PropensityLike | None = None) -> UncheckedCells:
+    """Return the unchecked cells among the held-out cells of a run, as `unchecked_cells` does."""
+    entry = run.calibration
+    if entry is None:
+        raise run.not_calibrated()
     cells = cells.select(~cells.observed & (cells.ranks >= 0))
     observed = run.model.calibration_.probability(cells.labels, cells.scores).astype(np.float64)
     found, clipped = missing_probability(observed, run.propensities(propensity)[cells.labels])
-    n_samples = max(part.n_samples for part in run.parts)
-    return UncheckedCells(cells.rows, cells.labels, observed, found, clipped, n_samples, run.n_labels)
+    return UncheckedCells(cells.rows, cells.labels, observed, found, clipped, entry.n_samples, run.n_labels)

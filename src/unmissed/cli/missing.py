@@ -1,0 +1,122 @@
+"""`unmissed missing`: the labels that are probably missing in the training data."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unmissed.cli import show
+from unmissed.cli.inspect import label_names
+from unmissed.cli.train import OldRows, RunPath
+
+if TYPE_CHECKING:
+    from unmissed.audit import MissingLabels
+
+SHOWN = 20
+
+
+def missing(
+    run: RunPath,
+    top: Annotated[int, typer.Option(min=1, help="Number of cells, a row and a label each.")] = 100_000,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The output file: .csv, .jsonl or .parquet. Without it, 20 cells are printed."
+        ),
+    ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="The propensities: jain, jain:A,B, constant:P or table:FILE. Default: those of the training, or jain."
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Look for this label only (name or number); repeatable.", autocompletion=label_names),
+    ] = None,
+    min_count: Annotated[int, typer.Option(min=0, help="Leave out labels with fewer training rows.")] = 0,
+    max_count: Annotated[int | None, typer.Option(min=0, help="Leave out labels with more training rows.")] = None,
+    per_row: Annotated[int | None, typer.Option(min=1, help="Largest number of cells of a row.")] = None,
+    per_label: Annotated[int | None, typer.Option(min=1, help="Largest number of cells of a label.")] = None,
+    least_probability: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out cells with a lower probability.")
+    ] = 0.0,
+    words: Annotated[int, typer.Option(min=0, help="Number of words per cell that contribute to the score.")] = 5,
+    old_rows: OldRows = None,
+    json: show.JsonOption = False,
+) -> None:
+    """List the labels that are probably missing in the training rows, most probable first.
+
+    A cell is a row and a label that the row does not have. Its `missing_probability` is that of the label being true
+    all the same, given that it is not observed. It follows from the probability that the label is observed, by models
+    that were not trained on the row, and from the label's propensity. The run needs probabilities: `unmissed calibrate`
+    makes them.
+
+    Words are those of the row with the largest weight times value for the label (linear models).
+
+    Example: unmissed missing laws
+
+    Example: unmissed missing laws --top 1000 --per-row 3 --out missing.csv
+    """
+    from unmissed.audit import find_missing
+    from unmissed.audit.exports import find_format, write_missing
+    from unmissed.propensity import parse
+    from unmissed.runs import open_run
+
+    opened = open_run(run)
+    if out is not None:
+        find_format(out)
+    with show.progress_bar("reading training data") as progress:
+        found = find_missing(
+            opened,
+            top=top if out is not None else min(top, SHOWN),
+            propensity=None if propensity is None else parse(propensity),
+            labels=label,
+            min_count=min_count,
+            max_count=max_count,
+            per_row=per_row,
+            per_label=per_label,
+            least_probability=least_probability,
+            words=words,
+            old_rows=old_rows or [],
+            progress=progress,
+        )
+    if out is not None:
+        write_missing(found, out)
+    _report(found, out, json)
+
+
+def _report(found: "MissingLabels", out: Path | None, json: bool) -> None:
+    """Print a summary, and the cells if they are not in a file."""
+    if json:
+        cells = {} if out is not None else {"cells": [{**cell, "words": dict(cell["words"])} for cell in found]}
+        show.print_json({**found.summary(), "out": None if out is None else str(out), **cells})
+        return
+    if out is None:
+        _show_cells(found)
+    written = "" if out is None else f"{out}: "
+    show.say(
+        f"{written}{len(found):,} of {found.n_candidates:,} cells without a label; {found.expected:,.0f} of them are "
+        f"expected to be true; {100 * found.clipped_fraction:.1f} % of the probabilities were clipped at 1"
+    )
+    if found.n_scored_rows < found.cells.n_samples:
+        show.say(
+            f"only {found.n_scored_rows:,} of {found.cells.n_samples:,} rows were held out and are listed; "
+            f"`unmissed calibrate {found.run.folder} --folds 3` holds out all"
+        )
+
+
+def _show_cells(found: "MissingLabels") -> None:
+    rows = [
+        [
+            str(cell.get("id", cell["row"])),
+            cell.get("title", cell["label"]),
+            f"{cell['missing_probability']:.3f}",
+            f"{cell['observed_probability']:.3f}",
+            "-" if cell["count"] is None else f"{cell['count']:,}",
+            ", ".join(name for name, _ in cell["words"]),
+        ]
+        for cell in found
+    ]
+    columns = ["row", "label", "missing_probability", "observed", "training rows", "words"]
+    show.print_table(f"{found.run.folder}: labels that are probably missing", columns, rows)
