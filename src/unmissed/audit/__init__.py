@@ -1,13 +1,13 @@
 """Which labels are probably missing, samples for people to check, and propensities from their answers.
 
 `unchecked_cells.py` has the (row, label) pairs without a label that a calibrated run knows, with the probability that
-the label is true all the same. `missing_labels.py` lists the most probable ones, with what `training_documents.py`
+the label is true all the same. `missing_cells.py` lists the most probable ones, with what `training_documents.py`
 reads again: ids, texts and features. `exports.py` writes them to files. `answers.py` has the answers of people to
 "does this row have this label?".
 """
 
 from unmissed.audit.exports import write_missing
-from unmissed.audit.missing_labels import MissingLabels, find_missing
+from unmissed.audit.missing_cells import MissingLabels, find_missing
 from unmissed.audit.unchecked_cells import UncheckedCells, missing_probability, unchecked_cells
 
 __all__ = [

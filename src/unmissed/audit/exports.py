@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import IO, Any
 
-from unmissed.audit.missing_labels import MissingLabels
+from unmissed.audit.missing_cells import MissingLabels
 from unmissed.data.streams import bare_suffix, write_stream
 from unmissed.errors import InputError, UnmissedError
 from unmissed.runs.cells import guard

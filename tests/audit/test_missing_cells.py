@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.runs.corpora import PARAMS, small_corpus, write_texts
 from unmissed.audit import UncheckedCells, find_missing, missing_probability, unchecked_cells
-from unmissed.audit.missing_labels import _best
+from unmissed.audit.missing_cells import _best
 from unmissed.audit.training_documents import is_observed
 from unmissed.data import Dataset, load
 from unmissed.errors import InputError
