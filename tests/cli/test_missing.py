@@ -55,6 +55,17 @@ def test_files_have_every_cell(folder, capsys, tmp_path):
         assert row["words"] == " ".join(line["words"])
 
 
+def test_questions_for_annotators_have_the_texts(folder, capsys, tmp_path):
+    text = json.loads((folder / "train.jsonl").read_text().splitlines()[0])["text"]
+    for name, file in (("label-studio", "tasks.json"), ("prodigy", "tasks.jsonl"), ("argilla", "records.json")):
+        said(capsys, "missing", folder / "run", "--out", tmp_path / file, "--format", name)
+        assert text in (tmp_path / file).read_text()
+    said(capsys, "missing", folder / "run", "--out", tmp_path / "questions.html")
+    assert text in (tmp_path / "questions.html").read_text()
+    assert "--format needs" in refused(capsys, "missing", folder / "run", "--format", "html")
+    assert "unknown format" in refused(capsys, "missing", folder / "run", "--out", "a", "--format", "excel")
+
+
 def test_filters_reach_the_list(folder, capsys, tmp_path):
     words = ("missing", folder / "run", "--out", tmp_path / "one.jsonl", "--label", "law", "--per-label", 4)
     found = json.loads(said(capsys, *words, "--json"))

@@ -22,13 +22,13 @@ _BATCH = 65_536  # rows of a Parquet file that are written at a time
 
 def find_format(path: PathLike, name: str | None = None) -> str:
     """Return the name of the format of a file of missing labels: the given one, or that of the suffix."""
-    known = ", ".join(FORMATS)
+    known = ", ".join((*FORMATS, PAGE))
     if name is not None:
-        if name not in FORMATS:
+        if name not in FORMATS and name != PAGE:
             raise InputError(f"unknown format {name!r}; formats are {known}")
         return name
     suffix = bare_suffix(path).removeprefix(".")
-    if suffix not in FORMATS:
+    if suffix not in FORMATS and suffix != PAGE:
         raise InputError(f"{path}: cannot tell the format by the suffix; formats are {known} (--format names one)")
     return suffix
 
@@ -42,7 +42,10 @@ def write_missing(found: MissingLabels, path: PathLike, format: str | None = Non
     path : the file; `.gz` and `.xz` compress it, except Parquet
     format : csv, jsonl, parquet, label-studio, prodigy or argilla
     """
-    FORMATS[find_format(path, format)](found, path)
+    name = find_format(path, format)
+    if name == PAGE:
+        raise InputError(f"{path}: pages are written by unmissed.reports.annotation_page.write_annotation_page")
+    FORMATS[name](found, path)
 
 
 def questions(found: MissingLabels) -> Iterator[Record]:
@@ -169,5 +172,7 @@ FORMATS: dict[str, Callable[[MissingLabels, PathLike], None]] = {
     "argilla": _json_list(_argilla),
 }
 """Writers of missing labels by the name of their format."""
-ANNOTATION_FORMATS = ("label-studio", "prodigy", "argilla")
-"""Formats with a question and a text per cell."""
+PAGE = "html"
+"""The format of a page on which a person answers; `unmissed.reports` renders it."""
+WITH_TEXTS = ("label-studio", "prodigy", "argilla", PAGE)
+"""Formats that show the text of each row."""

@@ -8,6 +8,7 @@ import typer
 from unmissed.cli import show
 from unmissed.cli.inspect import label_names
 from unmissed.cli.train import OldRows, RunPath
+from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.audit import MissingLabels
@@ -21,7 +22,16 @@ def missing(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="The output file: .csv, .jsonl or .parquet. Without it, 20 cells are printed."
+            "--out", "-o", help="The output file: .csv, .jsonl, .parquet or .html. Without it, 20 cells are printed."
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The format of the file: csv, jsonl, parquet, html (a page to answer by keyboard), label-studio, "
+            "prodigy or argilla. Default: by the suffix.",
+            autocompletion=lambda: ["csv", "jsonl", "parquet", "html", "label-studio", "prodigy", "argilla"],
         ),
     ] = None,
     propensity: Annotated[
@@ -56,16 +66,23 @@ def missing(
 
     Example: unmissed missing laws
 
+    Files for annotators have one yes-or-no question per cell.
+
     Example: unmissed missing laws --top 1000 --per-row 3 --out missing.csv
+
+    Example: unmissed missing laws --top 200 --out questions.html
+
+    Example: unmissed missing laws --top 200 --out tasks.json --format label-studio
     """
     from unmissed.audit import find_missing
-    from unmissed.audit.exports import find_format, write_missing
+    from unmissed.audit.exports import PAGE, WITH_TEXTS, find_format, write_missing
     from unmissed.propensity import parse
     from unmissed.runs import open_run
 
     opened = open_run(run)
-    if out is not None:
-        find_format(out)
+    if format is not None and out is None:
+        raise InputError("--format needs a file (--out)")
+    name = None if out is None else find_format(out, format)
     with show.progress_bar("reading training data") as progress:
         found = find_missing(
             opened,
@@ -78,11 +95,16 @@ def missing(
             per_label=per_label,
             least_probability=least_probability,
             words=words,
+            texts=name in WITH_TEXTS,
             old_rows=old_rows or [],
             progress=progress,
         )
-    if out is not None:
-        write_missing(found, out)
+    if out is not None and name == PAGE:
+        from unmissed.reports.annotation_page import write_annotation_page
+
+        write_annotation_page(found, out)
+    elif out is not None:
+        write_missing(found, out, name)
     _report(found, out, json)
 
 
