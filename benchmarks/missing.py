@@ -29,7 +29,7 @@ MAIN = "missing_probability"
 
 
 class Dropping(NamedTuple):
-    """A way to drop labels: p of each true label, and the p per label that the finder is given."""
+    """A way to drop labels: p of each true label, and p per label as the finder knows it."""
 
     cells: np.ndarray
     labels: np.ndarray
@@ -46,8 +46,7 @@ def droppings(truth, X) -> dict[str, Dropping]:
     rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
     by_label = {"Jain's p": jain, "p = 0.6": constant, "p not monotone": valley}
     found = {name: Dropping(p[truth.indices], p) for name, p in by_label.items()}
-    mean = np.bincount(truth.indices, of_row[rows], truth.shape[1]) / np.maximum(counts, 1)
-    return {**found, "p depends on x": Dropping(of_row[rows], np.where(counts > 0, mean, 0.6))}
+    return {**found, "p depends on x": Dropping(of_row[rows], constant)}  # the finder knows the mean only
 
 
 def drop(truth, p: np.ndarray, seed: int):
@@ -97,6 +96,8 @@ def measure(name: str, corpus, options: argparse.Namespace) -> None:
         X, truth = X[chosen], check_Y(truth[chosen])
     folds = None
     for way, dropping in droppings(truth, X).items():
+        if options.ways and way not in options.ways:
+            continue
         observed = drop(truth, dropping.cells, options.seed)
         rows = TrainingData.check(X, observed, normalize=True)
         folds = folds or make_folds(rows.X)
@@ -143,6 +144,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--resamples", type=int, default=200)
+    parser.add_argument("--ways", nargs="+", help="some of the four ways to drop labels")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for name in options.sets:

@@ -66,6 +66,20 @@ def test_questions_for_annotators_have_the_texts(folder, capsys, tmp_path):
     assert "unknown format" in refused(capsys, "missing", folder / "run", "--out", "a", "--format", "excel")
 
 
+def test_answers_are_applied_to_a_new_file(folder, capsys, tmp_path):
+    said(capsys, "missing", folder / "run", "--out", tmp_path / "missing.csv", "--top", 4)
+    lines = (tmp_path / "missing.csv").read_text().splitlines()
+    answers = [f"{lines[0]},answer", *(f"{line},yes" for line in lines[1:]), f"{lines[1]},no", f"{lines[1]},no"]
+    (tmp_path / "answers.csv").write_text("\n".join(answers) + "\n")
+    words = ("missing", folder / "run", "--apply", tmp_path / "answers.csv")
+    output = said(capsys, *words, "--out", tmp_path / "fixed.jsonl")
+    assert "3 labels added, by 6 answers to 4 cells" in output
+    assert "contradict each other in 1 cells; 0 of them" in output
+    summary = json.loads(said(capsys, *words, "--out", tmp_path / "fixed.jsonl", "--json"))  # the same bytes are kept
+    assert (summary["n_added"], summary["log"]) == (3, str(tmp_path / "fixed.jsonl.log.csv"))
+    assert "--apply needs" in refused(capsys, *words)
+
+
 def test_filters_reach_the_list(folder, capsys, tmp_path):
     words = ("missing", folder / "run", "--out", tmp_path / "one.jsonl", "--label", "law", "--per-label", 4)
     found = json.loads(said(capsys, *words, "--json"))

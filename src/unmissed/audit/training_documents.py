@@ -90,7 +90,7 @@ def read_training_rows(
     """
     documents = training_documents(run, old_rows)
     if documents is not None:
-        ids = check_documents(run, documents, cells, progress)
+        ids = check_documents(run, documents, cells, progress)[1]
         chosen = _texts_of(documents, rows, progress) if features or texts else iter(())
         kept = list(chosen) if texts else None
         X = _text_features(run, chosen if kept is None else iter(kept)) if features and len(rows) else None
@@ -103,8 +103,10 @@ def read_training_rows(
     return TrainingRows(rows, _scaled(run, dataset.features[rows]))
 
 
-def check_documents(run: Run, documents: Documents, cells: Cells, progress: Progress = silent) -> list[str] | None:
-    """Return the ids of the training rows, None unless each has its own; raise InputError if their labels changed.
+def check_documents(
+    run: Run, documents: Documents, cells: Cells, progress: Progress = silent
+) -> tuple[list[list[str]], list[str] | None]:
+    """Return labels and ids of the training rows, ids None unless each row has its own; raise if the labels changed.
 
     The labels are compared with those that were observed when the run was calibrated.
     """
@@ -117,7 +119,7 @@ def check_documents(run: Run, documents: Documents, cells: Cells, progress: Prog
         changed = not np.array_equal(is_observed(Y, cells.rows, cells.labels), cells.observed)
     if changed:
         raise InputError(f"{documents.source}: is not what {run.folder} was trained on: it has other rows or labels")
-    return ids if ids is not None and len(set(ids)) == len(ids) else None
+    return label_lists, ids if ids is not None and len(set(ids)) == len(ids) else None
 
 
 def is_observed(Y: sp.csr_matrix, rows: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

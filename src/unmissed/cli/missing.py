@@ -12,6 +12,7 @@ from unmissed.errors import InputError
 
 if TYPE_CHECKING:
     from unmissed.audit import MissingLabels
+    from unmissed.runs import Run
 
 SHOWN = 20
 
@@ -32,6 +33,14 @@ def missing(
             help="The format of the file: csv, jsonl, parquet, html (a page to answer by keyboard), label-studio, "
             "prodigy or argilla. Default: by the suffix.",
             autocompletion=lambda: ["csv", "jsonl", "parquet", "html", "label-studio", "prodigy", "argilla"],
+        ),
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ANSWERS",
+            help="Write the training data with confirmed labels added to --out, and a log in the same folder. ANSWERS "
+            "is a file or a folder of answers: CSV, Label Studio, Prodigy or Argilla. Filters have no effect.",
         ),
     ] = None,
     propensity: Annotated[
@@ -73,6 +82,8 @@ def missing(
     Example: unmissed missing laws --top 200 --out questions.html
 
     Example: unmissed missing laws --top 200 --out tasks.json --format label-studio
+
+    Example: unmissed missing laws --apply answers.csv --out fixed.jsonl
     """
     from unmissed.audit import find_missing
     from unmissed.audit.exports import PAGE, WITH_TEXTS, find_format, write_missing
@@ -80,6 +91,9 @@ def missing(
     from unmissed.runs import open_run
 
     opened = open_run(run)
+    if apply is not None:
+        _apply(opened, apply, out, old_rows or [], json)
+        return
     if format is not None and out is None:
         raise InputError("--format needs a file (--out)")
     name = None if out is None else find_format(out, format)
@@ -106,6 +120,29 @@ def missing(
     elif out is not None:
         write_missing(found, out, name)
     _report(found, out, json)
+
+
+def _apply(run: "Run", answers: Path, out: Path | None, old_rows: list[str], json: bool) -> None:
+    """Write the training data with confirmed labels added, and report what changed."""
+    from unmissed.audit import apply_answers, read_answers
+
+    if out is None:
+        raise InputError("--apply needs the name of the new file (--out); the training data is never changed")
+    with show.stoppable(lambda: show.not_written(out)), show.progress_bar("reading training data") as progress:
+        found, log = apply_answers(run, read_answers(answers), out, old_rows=old_rows, progress=progress)
+    summary = found.summary()
+    if json:
+        show.print_json({"run": str(run.folder), **summary, "out": str(out), "log": str(log)})
+        return
+    show.say(
+        f"{out}: {summary['n_added']:,} labels added, by {summary['n_answers']:,} answers to {summary['n_cells']:,} "
+        f"cells; {summary['n_already_observed']:,} were there already. Log: {log}"
+    )
+    if summary["n_contradicted"]:
+        show.say(
+            f"people contradict each other in {summary['n_contradicted']:,} cells; "
+            f"{summary['n_contradicted_added']:,} of them have more yes than no and were added"
+        )
 
 
 def _report(found: "MissingLabels", out: Path | None, json: bool) -> None:
