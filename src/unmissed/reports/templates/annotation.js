@@ -67,7 +67,7 @@
     link.href = URL.createObjectURL(new Blob([table + "\r\n"], {type: "text/csv"}));
     link.download = "answers.csv";
     link.click();
-    URL.revokeObjectURL(link.href);
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);  // some browsers read it after the click
     by("kept").textContent = "Saved " + Object.keys(answers).length + " answers as answers.csv.";
   }
 
