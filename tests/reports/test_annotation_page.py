@@ -1,6 +1,9 @@
 """The page of questions: nothing in a text is run, keys answer, and the saved file is read back."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +11,7 @@ from tests.reports.test_browser import WIDTHS, browser  # noqa: F401, a fixture
 from unmissed.audit import Answer, read_answers
 from unmissed.reports.annotation_page import render_annotation_page
 
+NODE = shutil.which("node")
 ATTACK = '</script><script>document.title = "attacked"</script><img src=x onerror="document.title=\'attacked\'">'
 QUESTIONS = [
     {
@@ -67,6 +71,20 @@ def test_keys_answer_and_the_saved_file_is_read_back(page, tmp_path):
         Answer("r2", "-law", "yes", "yun"),
         Answer("r3", "x" * 300, "unsure", "yun"),
     ]
+
+
+@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+def test_the_script_answers_keeps_and_saves_without_a_browser(tmp_path):
+    (tmp_path / "questions.html").write_text(render_annotation_page(QUESTIONS, "run"), encoding="utf-8")
+    words = [NODE, str(Path(__file__).with_name("annotation_dom.js")), "questions.html", "answers.csv"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "2 of 3 answered; question 3",
+        "3 of 3 answered; question 1. All are answered: save the file.",
+    ]
+    assert [answer.verdict for answer in read_answers(tmp_path / "answers.csv")] == ["no", "yes", "unsure"]
+    assert read_answers(tmp_path / "answers.csv")[0] == Answer("=1+1", 'a "b", c', "no", "yun")
 
 
 @pytest.mark.parametrize("page", WIDTHS, indirect=True)
