@@ -31,6 +31,7 @@ HUBS = {
         "data",
         "encoders",
         "propensity",
+        "missing",
         "metrics",
         "compare",
         "ensembles",

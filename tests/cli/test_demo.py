@@ -23,4 +23,9 @@ def test_the_demo_prints_observed_and_true_figures_and_writes_a_page(tmp_path, c
     for cell, true in zip(corrected, rows["P@5", "truth"], strict=True):
         assert cell["low"] - 0.02 < true < cell["high"] + 0.02  # weighing by 1/p estimates the truth
     assert len(again["verdicts"]) == 3
+    assert "These labels are probably missing" in output
+    assert "These labels are probably missing" in page
+    missing = again["missing"]
+    assert missing["n_dropped"] > 0.8 * missing["n_cells"]
+    assert len(missing["lines"]) == 10
     assert "another seed" in refused(capsys, "demo", "--quick", "--seed", 1, "--out", tmp_path / "demo")

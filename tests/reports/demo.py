@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unmissed.reports.demo_page import DecileLine, DemoCell, DemoResults, Line
+from unmissed.reports.demo_page import DecileLine, DemoCell, DemoResults, FoundMissing, Line, MissingLine
 
 METHODS = ["Popularity", "DiSMEC", "PW-DiSMEC surrogate", "PW-DiSMEC tail"]
 
@@ -41,4 +41,5 @@ def make_demo() -> DemoResults:
         observed_counts=counts // 2,
         verdicts=["PW-DiSMEC tail against DiSMEC: +1.0 (+0.5 to +1.5)."],
         seconds={"corpus": 1.0},
+        missing=FoundMissing("DiSMEC", 30, 20, [MissingLine(7, "label3", 0.9, ["word1", "word2"], True)]),
     )

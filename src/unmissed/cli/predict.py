@@ -135,11 +135,11 @@ def predict(
     Example: cat titles.txt | unmissed predict laws - --out best.csv
     """
     from unmissed.runs import open_run
-    from unmissed.runs.answers import WRITERS
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
     from unmissed.runs.prediction import predict_lines, ranking_files, read_params, read_rows, write_ranking
+    from unmissed.runs.ranking_writers import WRITERS
 
     if (data is None) == (text is None):
         raise InputError("predict needs either DATA or --text")
@@ -222,7 +222,7 @@ def _one_text(text: str | None, dense: str | None) -> Any:
 
 def _print_ranking(run: "Run", ranking: "Ranking", ids: list[str], json: bool) -> None:
     """Print the labels of each row, as JSON or as lines of a table."""
-    from unmissed.runs.answers import row_entries, table_lines
+    from unmissed.runs.ranking_writers import row_entries, table_lines
 
     if json:
         show.print_json(list(row_entries(run, ranking, ids or None)))
@@ -233,8 +233,8 @@ def _print_ranking(run: "Run", ranking: "Ranking", ids: list[str], json: bool) -
 
 def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw: bool) -> None:
     """Print or write rankings batch by batch; printed batches appear before all input is read."""
-    from unmissed.runs.answers import table_lines
     from unmissed.runs.prediction import write_ranking
+    from unmissed.runs.ranking_writers import table_lines
 
     size = _RankingSize()
 
@@ -253,7 +253,7 @@ def _answer_lines(run: "Run", parts: "Iterator[Ranking]", out: Path | None, raw:
 
 def _note_unknown(n_without: int, n_samples: int) -> None:
     """Print the number of texts without known words on standard error."""
-    from unmissed.runs.answers import known_words_note
+    from unmissed.runs.ranking_writers import known_words_note
 
     note = known_words_note(n_without, n_samples)
     if note is not None:

@@ -95,8 +95,15 @@ def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Pr
 
     A dense part that was read from a file of its own is not read if the data at the path has one.
     """
-    options = dict(origin.options)
-    dense = options.pop("dense", None)
+    options, dense = origin_options(origin), origin.options.get("dense")
+    words: dict[str, Any] = {"columns": options.columns, "header": options.header, "one_based": options.one_based}
+    dataset = load(origin.path, text=text, progress=progress, **words)
+    return dataset if dense is None or dataset.dense is not None else _add_again(dataset, dense)
+
+
+def origin_options(origin: Origin) -> ReadOptions:
+    """Return the options with which a data set was read from its origin."""
+    options = {name: value for name, value in origin.options.items() if name != "dense"}
     try:
         columns = Columns(**{"unicode_normalization": "none", **options.pop("columns", {})})  # absent in older runs
         header, one_based = bool(options.pop("header", True)), bool(options.pop("one_based", False))
@@ -104,9 +111,7 @@ def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Pr
         raise InputError(f"{origin.path}: was read with unknown column options: {error}") from error
     if options:
         raise InputError(f"{origin.path}: was read with the unknown option {min(options)!r}")
-    words: dict[str, Any] = {"columns": columns, "header": header, "one_based": one_based}
-    dataset = load(origin.path, text=text, progress=progress, **words)
-    return dataset if dense is None or dataset.dense is not None else _add_again(dataset, dense)
+    return ReadOptions(header, one_based, columns)
 
 
 def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:

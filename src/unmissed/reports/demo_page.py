@@ -46,6 +46,33 @@ class DecileLine(NamedTuple):
     recalls: list[float]
 
 
+class MissingLine(NamedTuple):
+    """A training row and a label that it probably lacks, and whether the label was in fact dropped from it."""
+
+    row: int
+    label: str
+    probability: float
+    words: list[str]
+    was_dropped: bool
+
+
+class FoundMissing(NamedTuple):
+    """The labels that are most probably missing: how many were looked at and were dropped, and the first ones."""
+
+    method: str
+    n_cells: int
+    n_dropped: int
+    lines: list[MissingLine]
+
+    @property
+    def verdict(self) -> str:
+        """A sentence on how many of the cells lack a true label."""
+        return (
+            f"These labels are probably missing: of the {self.n_cells:,} most probable ones that {self.method} finds "
+            f"in the training rows, {self.n_dropped:,} had been dropped."
+        )
+
+
 @dataclass(frozen=True)
 class DemoResults:
     """The results of the demo; the first method is the baseline, the second the reference of the gains."""
@@ -59,6 +86,7 @@ class DemoResults:
     observed_counts: npt.NDArray[np.int64]
     verdicts: list[str]
     seconds: dict[str, float]
+    missing: FoundMissing
 
 
 def percent(cell: DemoCell, *, interval: bool = True) -> str:
@@ -185,6 +213,14 @@ def _span(line: DecileLine) -> str:
     if line.decile == 0:
         return "none"
     return f"{line.fewest}" if line.fewest == line.most else f"{line.fewest}–{line.most}"
+
+
+def missing_rows(results: DemoResults) -> list[Sequence[str]]:
+    """Return the labels that are most probably missing as rows of a table."""
+    return [
+        [str(one.row), one.label, f"{one.probability:.2f}", ", ".join(one.words), "yes" if one.was_dropped else "no"]
+        for one in results.missing.lines
+    ]
 
 
 def table_rows(results: DemoResults) -> list[Sequence[str]]:

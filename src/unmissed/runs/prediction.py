@@ -28,8 +28,8 @@ from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, describe, silent
 from unmissed.propensity import PropensityLike
 from unmissed.ranking import Ranking
-from unmissed.runs.answers import WRITERS
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
+from unmissed.runs.ranking_writers import WRITERS
 from unmissed.runs.run import Run
 from unmissed.runs.suggestions import is_texts
 from unmissed.settings import SETTINGS

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from scipy import sparse
 
 from unmissed._version import __version__
 from unmissed.archive import write_json, write_text
+from unmissed.audit import find_missing
+from unmissed.audit.training_documents import is_observed
 from unmissed.data import Dataset, make_corpus, open_store, write_store
 from unmissed.errors import InputError
 from unmissed.metrics import (
@@ -32,12 +35,15 @@ from unmissed.metrics import (
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Jain, drop_labels
 from unmissed.ranking import Ranking
-from unmissed.reports.demo_page import DecileLine, DemoCell, DemoResults, Line, render_page
-from unmissed.runs import predict, train
+from unmissed.reports.demo_page import DecileLine, DemoCell, DemoResults, FoundMissing, Line, MissingLine, render_page
+from unmissed.runs import calibrate, predict, train
 
 CUTS = (1, 3, 5)
 _RESAMPLES = 400
 _OWN_ROWS = Conventions(empty_rows="drop")  # recall of tail or head labels is a mean over the rows that have one
+_FINDER = 2  # the method whose run finds missing labels
+_MOST_MISSING = 1_000  # cells that are looked at
+_LISTED = 10  # cells that are shown
 _TAIL = "recall@5 of tail labels"
 _HEAD = "recall@5 of head labels"
 
@@ -77,11 +83,12 @@ QUICK = CorpusSizes(n_train=1_500, n_test=600, n_labels=150, n_features=2_000)
 
 
 class _Data(NamedTuple):
-    """Observed training and test data, complete test data, true label counts and propensities."""
+    """Observed training and test data, complete labels of both, true label counts and propensities."""
 
     train: Dataset
     test: Dataset
     complete: Dataset
+    truth: sparse.csr_matrix
     true_counts: npt.NDArray[np.int64]
     p: npt.NDArray[np.float64]
 
@@ -106,8 +113,10 @@ def run_demo(
             own = _progress_of_method(progress, position, len(METHOD_SPECS))
             run = train(spec.method, data.train, out / "runs" / spec.folder, params, progress=own)
             rankings.append(predict(run, data.test.X, CUTS[-1]))
+    with _timed(seconds, "missing labels"):
+        missing = _find_missing(data, out / "runs", n_jobs)
     with _timed(seconds, "evaluation"):
-        results = _compare(data, rankings, seed, seconds)
+        results = _compare(data, rankings, missing, seed, seconds)
     page = out / "index.html"
     write_text(page, render_page(results))
     write_json(out / "demo.json", as_json(results))
@@ -119,6 +128,7 @@ def as_json(results: DemoResults) -> dict[str, Any]:
     value = asdict(results)
     value["lines"] = [_line_json(line) for line in results.lines]
     value["corrected"] = [_line_json(line) for line in results.corrected]
+    value["missing"] = {**results.missing._asdict(), "lines": [line._asdict() for line in results.missing.lines]}
     value["deciles"] = [line._asdict() for line in results.deciles]
     for name in ("true_counts", "observed_counts"):
         value[name] = value[name].tolist()
@@ -136,7 +146,7 @@ def _make_data(folder: Path, seed: int, sizes: CorpusSizes) -> _Data:
     truth = corpus.train
     p = Jain().estimate(truth.label_counts, truth.n_samples)
     observed = [_observed(part, drop_labels(part.Y, p, drop_rng)) for part in corpus]
-    data = _Data(observed[0], observed[1], corpus.test, truth.label_counts, p)
+    data = _Data(observed[0], observed[1], corpus.test, truth.Y, truth.label_counts, p)
     stores = {"train": data.train, "train-complete": truth, "test": data.test, "test-complete": data.complete}
     for name, dataset in stores.items():
         _keep(dataset, folder / name)
@@ -180,7 +190,25 @@ class _Measured(NamedTuple):
         return text if difference.low > 0 or difference.high < 0 else f"{text}, not significant"
 
 
-def _compare(data: _Data, rankings: list[Ranking], seed: int, seconds: dict[str, float]) -> DemoResults:
+def _find_missing(data: _Data, runs: Path, n_jobs: int | None) -> FoundMissing:
+    """Calibrate a run and return the labels that it finds missing in the training rows."""
+    spec = METHOD_SPECS[_FINDER]
+    run = calibrate(runs / spec.folder, old_rows=[data.train], n_jobs=n_jobs)
+    n_dropped = data.truth.nnz - data.train.Y.nnz
+    found = find_missing(run, top=min(_MOST_MISSING, max(n_dropped // 10, _LISTED)), words=3, old_rows=[data.train])
+    was_dropped = is_observed(data.truth, found.cells.rows, found.cells.labels).tolist()
+    lines = [
+        MissingLine(
+            cell["row"], cell["label"], cell["missing_probability"], [name for name, _ in cell["words"]], dropped
+        )
+        for cell, dropped in zip(islice(found, _LISTED), was_dropped, strict=False)
+    ]
+    return FoundMissing(spec.title, len(found), sum(was_dropped), lines)
+
+
+def _compare(
+    data: _Data, rankings: list[Ranking], missing: FoundMissing, seed: int, seconds: dict[str, float]
+) -> DemoResults:
     """Evaluate every ranking on the observed and on the complete labels."""
     counts = data.train.label_counts
     inverse = 1 / Jain().estimate(counts, data.train.n_samples)
@@ -217,6 +245,7 @@ def _compare(data: _Data, rankings: list[Ranking], seed: int, seconds: dict[str,
         observed_counts=counts,
         verdicts=_verdicts(observed, truth, tail, head),
         seconds=seconds,
+        missing=missing,
     )
 
 
