@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from unmissed._version import __version__
 from unmissed.cli import (
+    audit,
     calibrate,
     compare,
     compile,
@@ -40,6 +41,7 @@ class OrderedCommands(TyperGroup):
         "data",
         "train",
         "calibrate",
+        "audit",
         "predict",
         "evaluate",
         "inspect",
@@ -121,7 +123,7 @@ for command in (
 ):
     app.command()(command)
 app.command("compile")(compile.compile_everything)
-for name, group in (("data", data.app), ("train", train.app), ("study", study.app)):
+for name, group in (("data", data.app), ("train", train.app), ("audit", audit.app), ("study", study.app)):
     app.add_typer(group, name=name)
 
 
