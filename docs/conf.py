@@ -31,6 +31,7 @@ HUBS = {
         "data",
         "encoders",
         "propensity",
+        "audit",
         "metrics",
         "compare",
         "ensembles",
