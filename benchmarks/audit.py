@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.corpora import load_corpus
-from unmissed.audit.estimates import CellAnswers, estimate
+from unmissed.audit.audit_estimates import CellAnswers, estimate
 from unmissed.audit.sampling import AuditPopulation
 from unmissed.calibration import fit_calibration, make_folds
 from unmissed.matrices import check_Y

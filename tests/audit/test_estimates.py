@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.audit.populations import answered, simulated
+from unmissed.audit.audit_estimates import CellAnswers, estimate
 from unmissed.audit.curves import curve_of, shrunk_curve
-from unmissed.audit.estimates import CellAnswers, estimate
 from unmissed.errors import InputError
 
 

@@ -100,9 +100,9 @@ def test_several_people_answer_and_their_agreement_is_said(folder, sheet, capsys
     assert found["unsure"] == 0  # the first person decided
     assert found["agreement"]["agreeing"] == pytest.approx(1 - n_unsure / len(lines))
     plan = ("--plan", f"{sheet}.plan.json")
-    alone = json.loads(said(capsys, "audit", "read", other, *plan, "--run", folder / "run", "--json"))
-    assert alone["unsure"] == n_unsure
-    assert any("unsure" in line for line in alone["warnings"])
+    single = json.loads(said(capsys, "audit", "read", other, *plan, "--run", folder / "run", "--json"))
+    assert single["unsure"] == n_unsure
+    assert any("unsure" in line for line in single["warnings"])
     assert "Agreement on" in said(capsys, "audit", "read", sheet, other, "--run", folder / "run")
 
 

@@ -227,8 +227,8 @@ def test_few_labels_that_dominate_psp_cause_a_warning():
 def test_pooled_intervals_are_those_of_rows_if_propensities_agree_and_wider_if_they_differ():
     ranking, Y = corpus()
     same, steep = evaluate(ranking, Y, np.full(50, 2.0)), evaluate(ranking, Y, 1 + np.arange(50.0) ** 2)
-    alone, pooled = intervals(same, 2000)["PSP@5"], pooled_intervals([same] * 20, 2000)["PSP@5"]
-    assert pooled == pytest.approx(alone, abs=0.2 * (alone.high - alone.low))
+    by_rows, pooled = intervals(same, 2000)["PSP@5"], pooled_intervals([same] * 20, 2000)["PSP@5"]
+    assert pooled == pytest.approx(by_rows, abs=0.2 * (by_rows.high - by_rows.low))
     both = pooled_intervals([same, steep], 2000)["PSP@5"]
     middle = sorted((same["PSP@5"], steep["PSP@5"]))
     assert both.low < middle[0] < middle[1] < both.high

@@ -3,7 +3,7 @@
 `unchecked_cells.py` has the (row, label) pairs without a label that a calibrated run knows, with the probability that
 the label is true all the same. `answers.py`, the answers of people to "does this row have this label?". An audit draws
 a sample (`sampling.py`), writes it as a sheet (`sheets.py`) and estimates propensities from the answers
-(`estimates.py`, `missing_draws.py`). `duplicates.py` estimates them from rows with the same text.
+(`audit_estimates.py`, `missing_draws.py`). `duplicates.py` estimates them from rows with the same text.
 """
 
 from unmissed.audit.unchecked_cells import UncheckedCells, missing_probability, unchecked_cells

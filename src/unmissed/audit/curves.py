@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-from unmissed.audit.estimates import AuditResult
+from unmissed.audit.audit_estimates import AuditResult
 from unmissed.propensity import FrequencyCurve
 
 Floats = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from unmissed.audit.answers import Answer, Verdict
-from unmissed.audit.estimates import CellAnswers
+from unmissed.audit.audit_estimates import CellAnswers
 from unmissed.audit.sampling import AuditPopulation, AuditSample, Band, Stratum
 from unmissed.data.documents import Documents
 from unmissed.data.formats import holds_text

@@ -12,7 +12,7 @@ from unmissed.cli.train import OldRows, RunPath
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from unmissed.audit.estimates import AuditResult
+    from unmissed.audit.audit_estimates import AuditResult
 
 app = typer.Typer(
     no_args_is_help=True, help="Estimate how many labels are missing: plan checks by people, read their answers."
@@ -96,8 +96,8 @@ def read(
 
     Example: unmissed audit read anna.csv bert.csv --plan sheet.csv.plan.json --run tags
     """
+    from unmissed.audit.audit_estimates import estimate
     from unmissed.audit.curves import curve_of
-    from unmissed.audit.estimates import estimate
     from unmissed.audit.sheets import plan_path, read_plan, read_sheet
     from unmissed.runs import open_run
 
@@ -165,7 +165,7 @@ def duplicates(
 
 
 def _print_result(result: "AuditResult") -> None:
-    from unmissed.audit.estimates import say_band
+    from unmissed.audit.audit_estimates import say_band
 
     rows = [
         [
