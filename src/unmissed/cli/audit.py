@@ -50,9 +50,8 @@ def plan(
     from unmissed.runs import open_run
 
     with show.progress_bar("reading training rows") as progress:
-        opened = open_run(run)
         sheet = plan_audit(
-            opened,
+            open_run(run),
             out,
             checks,
             propensity=propensity,
