@@ -32,6 +32,7 @@ HUBS = {
         "encoders",
         "propensity",
         "missing",
+        "audit",
         "metrics",
         "compare",
         "ensembles",

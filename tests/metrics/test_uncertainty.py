@@ -7,6 +7,7 @@ from unmissed.errors import InputError
 from unmissed.metrics import Conventions, compare, evaluate, intervals, support, warnings
 from unmissed.metrics.bootstrap import resample_sums
 from unmissed.metrics.builtin import BUILTIN
+from unmissed.metrics.uncertainty import pooled_intervals
 from unmissed.ranking import Ranking
 
 
@@ -221,3 +222,15 @@ def test_few_labels_that_dominate_psp_cause_a_warning():
     listed = Ranking(np.arange(50, dtype=np.int32)[:, None], np.ones((50, 1), dtype=np.float32))
     assert warnings(evaluate(listed, many, np.ones(50), k=1)) == []
     assert warnings(evaluate(ranking, Y)) == []
+
+
+def test_pooled_intervals_are_those_of_rows_if_propensities_agree_and_wider_if_they_differ():
+    ranking, Y = corpus()
+    same, steep = evaluate(ranking, Y, np.full(50, 2.0)), evaluate(ranking, Y, 1 + np.arange(50.0) ** 2)
+    by_rows, pooled = intervals(same, 2000)["PSP@5"], pooled_intervals([same] * 20, 2000)["PSP@5"]
+    assert pooled == pytest.approx(by_rows, abs=0.2 * (by_rows.high - by_rows.low))
+    both = pooled_intervals([same, steep], 2000)["PSP@5"]
+    middle = sorted((same["PSP@5"], steep["PSP@5"]))
+    assert both.low < middle[0] < middle[1] < both.high
+    with pytest.raises(InputError, match="at least one evaluation"):
+        pooled_intervals([])

@@ -4,7 +4,9 @@
 the label is true all the same. `missing_cells.py` lists the most probable ones, with what `training_documents.py`
 reads again: ids, texts and features. `exports.py` writes them to files. `answers.py` has the answers of people to
 "does this row have this label?", and `answer_files.py` reads them.
-`corrections.py` writes the data with confirmed labels added.
+`corrections.py` writes the data with confirmed labels added. An audit draws a sample (`sampling.py`), writes it as
+a sheet (`sheets.py`) and estimates propensities from the answers (`audit_estimates.py`, `missing_draws.py`).
+`duplicates.py` estimates them from rows with the same text.
 """
 
 from unmissed.audit.answer_files import read_answers

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from unmissed._version import __version__
 from unmissed.cli import (
+    audit,
     calibrate,
     compare,
     compile,
@@ -41,6 +42,7 @@ class OrderedCommands(TyperGroup):
         "data",
         "train",
         "calibrate",
+        "audit",
         "predict",
         "evaluate",
         "inspect",
@@ -124,7 +126,7 @@ for command in (
 ):
     app.command()(command)
 app.command("compile")(compile.compile_everything)
-for name, group in (("data", data.app), ("train", train.app), ("study", study.app)):
+for name, group in (("data", data.app), ("train", train.app), ("audit", audit.app), ("study", study.app)):
     app.add_typer(group, name=name)
 
 

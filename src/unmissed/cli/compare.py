@@ -43,7 +43,10 @@ def compare(
     ] = method_with_role(PLAIN),
     propensity: Annotated[
         str | None,
-        typer.Option(help="jain, jain:A,B, constant:P or table:FILE. Default: jain with the data set's A and B."),
+        typer.Option(
+            help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA. Default: jain with the data "
+            "set's A and B."
+        ),
     ] = None,
     time_limit: Annotated[str | None, typer.Option(help="Time limit per method: 90s, 50m, 2h.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Memory limit per method: 800M, 4G.")] = None,

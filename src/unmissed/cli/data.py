@@ -184,7 +184,10 @@ def make(
         typer.Option(help="Exponent of the power law of label frequencies; default 1, recommendation 0.7.", min=0),
     ] = None,
     propensity: Annotated[
-        str, typer.Option(help="Propensity model of the observed labels: jain, jain:A,B, constant:P, table:FILE.")
+        str,
+        typer.Option(
+            help="Propensity model of the observed labels: jain, jain:A,B, constant:P, table:FILE, audit:FILE."
+        ),
     ] = "jain",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,

@@ -28,7 +28,9 @@ def ensemble(
         str,
         typer.Option(metavar="METRIC,METRIC", help="The metrics whose mean the weights maximize."),
     ] = "P@1,P@5,PSP@5",
-    propensity: Annotated[str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = None,
+    propensity: Annotated[
+        str | None, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
+    ] = None,
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:

@@ -63,7 +63,9 @@ def evaluate(
             "table:FILE.",
         ),
     ] = None,
-    propensity: Annotated[str, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = "jain:0.55,1.5",
+    propensity: Annotated[
+        str, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
+    ] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
     metrics: Annotated[
         str | None,

@@ -99,7 +99,8 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     names = [FLAGS.get(parameter.name, f"--{name}")]
     annotation, default, shown, words = _scalar(parameter.annotation), parameter.default, None, []
     if parameter.is_propensity:
-        annotation, default, shown, words = str | None, None, "jain", ["jain", "jain:A,B", "constant:P", "table:FILE"]
+        annotation, default, shown = str | None, None, "jain"
+        words = ["jain", "jain:A,B", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA"]
     elif parameter.holds_models:
         annotation, default = str, ",".join(default)
     elif parameter.annotation is bool:

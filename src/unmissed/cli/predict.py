@@ -80,7 +80,8 @@ def predict(
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="The propensities of --true-probability: jain, jain:A,B, constant:P or table:FILE. Default: those of "
+            help="The propensities of --true-probability: jain, jain:A,B, constant:P, table:FILE, audit:FILE "
+            "or duplicates:DATA. Default: those of "
             "the training, else jain."
         ),
     ] = None,

@@ -48,7 +48,9 @@ def tune(
             min=0,
         ),
     ] = None,
-    propensity: Annotated[str | None, typer.Option(help="jain, jain:A,B, constant:P or table:FILE.")] = None,
+    propensity: Annotated[
+        str | None, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
+    ] = None,
     budget: Annotated[
         float | None, typer.Option(help="Cost of the search in plain trainings. Small data takes more.", min=0.1)
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -62,6 +63,22 @@ def intervals(
     """
     drawn = _resampled([evaluation], n_resamples, level, seed, progress)[0]
     return {name: _percentiles(values, level) for name, values in drawn.items()}
+
+
+def pooled_intervals(
+    evaluations: Sequence[Evaluation], n_resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, Interval]:
+    """Return intervals of all figures over several evaluations of one ranking, each with other inverse propensities.
+
+    The inverse propensities are draws from their uncertainty. The resamples are divided among the evaluations, so an
+    interval has the uncertainty of the propensities and that of the rows (or labels).
+    """
+    if not evaluations:
+        raise InputError("pooled_intervals needs at least one evaluation")
+    each = -(-n_resamples // len(evaluations))
+    seeds = np.random.default_rng(seed).integers(0, 2**32, len(evaluations)).tolist()
+    drawn = [_resampled([one], each, level, at, silent)[0] for one, at in zip(evaluations, seeds, strict=True)]
+    return {name: _percentiles(np.concatenate([one[name] for one in drawn]), level) for name in drawn[0]}
 
 
 def compare(

@@ -97,7 +97,8 @@ Weighting = Annotated[WeightingName, Help(WEIGHTING)]
 PropensityModel = Annotated[
     PropensityLike | None,
     Help(
-        "model of the propensity p of a label given its count: jain (the default), jain:A,B, constant:P or table:FILE; "
+        "model of the propensity p of a label given its count: jain (the default), jain:A,B, constant:P, table:FILE, "
+        "audit:FILE or duplicates:DATA; "
         "in Python also a model such as Jain(), one p for all labels, or an array with one p per label"
     ),
 ]

@@ -1,10 +1,13 @@
 """Propensities: the probability that a true label is observed, and the costs that follow from it.
 
-`models.py` has the propensity models (`Jain`, `Constant`, `FromTable`); start there. `weighting.py` turns propensities
+`models.py` has the propensity models (`Jain`, `Constant`, `FromTable`); start there. `frequency_curve.py` has
+`FrequencyCurve`, which audits and duplicates give. `weighting.py` turns propensities
 into costs of positives and negatives. `simulation.py` removes labels at random according to a propensity model.
 """
 
+from unmissed.propensity.frequency_curve import FrequencyCurve
 from unmissed.propensity.models import (
+    SPECS,
     Constant,
     FromTable,
     Jain,
@@ -22,9 +25,11 @@ from unmissed.propensity.simulation import drop_labels
 from unmissed.propensity.weighting import WEIGHTINGS, Costs, WeightingName, costs
 
 __all__ = [
+    "SPECS",
     "WEIGHTINGS",
     "Constant",
     "Costs",
+    "FrequencyCurve",
     "FromTable",
     "Jain",
     "Propensity",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import isfinite, log
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import numpy.typing as npt
 from unmissed.errors import InputError
 from unmissed.files import read_npy, read_text
 from unmissed.losses.inverse import check_propensities
+from unmissed.propensity.checked_counts import ImmutableParameters, check_counts
+from unmissed.propensity.frequency_curve import FrequencyCurve
+from unmissed.registry import Registry
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,19 +33,8 @@ PropensityLike = Propensity | str | float | Sequence[float] | npt.NDArray[np.flo
 """A propensity model, or what `as_propensity` converts: a string, one p for all labels, or one p per label."""
 
 
-class _Parameters:
-    """scikit-learn's parameter interface of immutable dataclasses; `clone` does not copy them."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor parameters by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}  # type: ignore[arg-type]
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
-
 @dataclass(frozen=True)
-class Jain(_Parameters):
+class Jain(ImmutableParameters):
     """Propensity model of Jain et al. (2016): 1/p = 1 + (ln N - 1) (b + 1)^a (n + b)^-a.
 
     n is the number of positives of a label, N the number of rows.
@@ -69,7 +61,7 @@ class Jain(_Parameters):
 
     def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
         """Return p of each label; labels without positives have the smallest p."""
-        counts = _checked_counts(label_counts, n_samples)
+        counts = check_counts(label_counts, n_samples)
         if n_samples < 3:
             raise InputError(
                 f"{n_samples} sample{'s are' if n_samples != 1 else ' is'} too few for the jain propensity "
@@ -85,7 +77,7 @@ class Jain(_Parameters):
 
 
 @dataclass(frozen=True)
-class Constant(_Parameters):
+class Constant(ImmutableParameters):
     """The same p for all labels; with p = 1 no label is missing."""
 
     p: float
@@ -95,11 +87,11 @@ class Constant(_Parameters):
 
     def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
         """Return an array of p, one entry per label."""
-        return np.full(_checked_counts(label_counts, n_samples).shape, self.p, dtype=np.float64)
+        return np.full(check_counts(label_counts, n_samples).shape, self.p, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class FromTable(_Parameters):
+class FromTable(ImmutableParameters):
     """Known propensities: one p per label, in label order.
 
     Parameters
@@ -135,7 +127,7 @@ class FromTable(_Parameters):
 
     def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
         """Return the table; raise InputError unless it has one entry per label."""
-        n_labels = _checked_counts(label_counts, n_samples).size
+        n_labels = check_counts(label_counts, n_samples).size
         if n_labels != self.values.size:
             raise InputError(f"the propensity table has {self.values.size} labels, the data has {n_labels}")
         return self.values.copy()
@@ -188,7 +180,7 @@ def estimate_range(model: Propensity, label_counts: npt.ArrayLike, n_samples: in
 
     A table is indexed by label; other models use the counts only.
     """
-    counts = _checked_counts(label_counts, n_samples, first)
+    counts = check_counts(label_counts, n_samples, first)
     if isinstance(model, FromTable):
         model = model.entries(first, counts.size)
     return model.estimate(counts, n_samples)
@@ -220,17 +212,33 @@ def estimate_parts(model: Propensity, label_counts: npt.ArrayLike, parts: Iterab
     return np.concatenate(estimates)
 
 
+SPECS = "jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA"
+"""The strings that `parse` takes, for messages and help texts."""
+
+_FROM_DATA: Registry[Callable[[str], Propensity]] = Registry(
+    "unmissed.propensities", "propensity", {"duplicates": "unmissed.audit.duplicates:propensity_of_duplicates"}
+)
+
+
 def parse(spec: str) -> Propensity:
-    """Return the model that a string specifies: `jain`, `jain:0.55,1.5`, `constant:0.5`, `table:FILE`."""
+    """Return the model that a string specifies.
+
+    `jain`, `jain:0.55,1.5`, `constant:0.5`, `table:FILE` (one p per label), `audit:FILE` (p by frequency, as
+    `unmissed audit` writes it) or `duplicates:DATA` (estimated from rows with the same text).
+    """
     name, _, argument = spec.partition(":")
     if name == "table" and argument:
         return FromTable(argument)
+    if name == "audit" and argument:
+        return FrequencyCurve.read(argument)
+    if name == "duplicates" and argument:
+        return _FROM_DATA.find(name)(argument)
     numbers = _numbers(argument, spec)
     if name == "jain" and len(numbers) in (0, 2):
         return Jain(*numbers)
     if name == "constant" and len(numbers) == 1:
         return Constant(*numbers)
-    raise InputError(f"unknown propensity {spec!r}; expected jain, jain:A,B, constant:P or table:FILE")
+    raise InputError(f"unknown propensity {spec!r}; expected {SPECS}")
 
 
 def describe(model: Propensity) -> dict[str, Any]:
@@ -242,12 +250,19 @@ def describe(model: Propensity) -> dict[str, Any]:
             return {"model": "constant", "p": model.p}
         case FromTable():
             return {"model": "table", "values": model.values.tolist()}
+        case FrequencyCurve():
+            return {"model": "frequency", **model.to_json()}
     raise InputError(f"{type(model).__name__} is not a propensity model that can be described")
 
 
 def from_description(description: Mapping[str, Any]) -> Propensity:
     """Return the model that a description from `describe` specifies."""
-    constructors: dict[str, Callable[..., Propensity]] = {"jain": Jain, "constant": Constant, "table": FromTable}
+    constructors: dict[str, Callable[..., Propensity]] = {
+        "jain": Jain,
+        "constant": Constant,
+        "table": FromTable,
+        "frequency": FrequencyCurve,
+    }
     if not isinstance(description, Mapping) or description.get("model") not in list(constructors):
         raise InputError(f"unknown propensity model {str(description)[:60]!r}; known: {', '.join(constructors)}")
     arguments = dict(description)
@@ -260,20 +275,6 @@ def from_description(description: Mapping[str, Any]) -> Propensity:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"propensity model {name!r} cannot be constructed from {sorted(arguments)}") from error
-
-
-def _checked_counts(label_counts: npt.ArrayLike, n_samples: int, first: int = 0) -> Floats:
-    """Return label counts as float64; raise InputError unless all lie between 0 and the number of rows."""
-    counts = np.asarray(label_counts, dtype=np.float64)
-    if counts.ndim != 1:
-        raise InputError(f"label counts must be one number per label, not an array of shape {counts.shape}")
-    wrong = np.flatnonzero(~((counts >= 0) & (counts <= n_samples)))
-    if wrong.size:
-        raise InputError(
-            f"label {first + wrong[0]} has the count {counts[wrong[0]]:g}; "
-            f"expected at least 0 and at most the number of rows, {n_samples}"
-        )
-    return counts
 
 
 def _numbers(text: str, spec: str) -> list[float]:

@@ -30,7 +30,13 @@ def all_tables(result: Mapping[str, Any]) -> list[TextTable]:
 def figures_table(result: Mapping[str, Any]) -> TextTable:
     """Return one row per metric and one column per cut-off: percent, with the interval in brackets."""
     names = list(dict.fromkeys(name.rpartition("@")[0] for name in result["figures"]))
-    rows = [[name, *(_figure(result["figures"][f"{name}@{k}"]) for k in result["k"])] for name in names]
+    rows = []
+    for name in names:
+        entries = [result["figures"][f"{name}@{k}"] for k in result["k"]]
+        rows.append([name, *map(_figure, entries)])
+        if all("low_with_p" in entry for entry in entries):
+            wider = [{**entry, "low": entry["low_with_p"], "high": entry["high_with_p"]} for entry in entries]
+            rows.append([f"{name}, p uncertain", *map(_figure, wider)])
     title = f"Metrics on {result['n_samples']:,} rows, {result['n_labels']:,} labels; percent"
     if result["interval"]:
         title += f" [{100 * result['interval']['level']:g} % interval]"
@@ -104,10 +110,15 @@ def differences_table(result: Mapping[str, Any]) -> TextTable:
 
 def notes(result: Mapping[str, Any]) -> list[str]:
     """Return notes on the tables: propensities, conventions, unseen labels, effective sample sizes and warnings."""
+    if any("low_with_p" in entry for entry in result["figures"].values()):
+        widths = 'Intervals of "p uncertain" draw propensities as well as rows; the others draw rows only.'
+    else:
+        widths = ""
     lines = [
         f"Propensities: {say_propensity(result['propensity'])}; inverse propensities from the "
         f"{result['inverse_propensities_from']}.",
         f"Conventions: {say_conventions(result['conventions'])}.",
+        *([widths] if widths else []),
     ]
     unseen = result["unseen"]
     if unseen and unseen["policy"] == "keep" and unseen["assignments"]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from math import isnan
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -18,12 +19,21 @@ from unmissed.data.formats import holds_text
 from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import read_text
-from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, merge
+from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, known_metrics, merge
 from unmissed.metrics.calibration_error import ErrorSettings, probability_errors
 from unmissed.metrics.scoring import needed_depth
 from unmissed.metrics.summary import summarize, summarize_difference, summarize_probabilities
+from unmissed.metrics.uncertainty import Interval, pooled_intervals
 from unmissed.progress import Progress, silent
-from unmissed.propensity import Constant, FromTable, Propensity, as_propensity, default_propensity, describe
+from unmissed.propensity import (
+    Constant,
+    FrequencyCurve,
+    FromTable,
+    Propensity,
+    as_propensity,
+    default_propensity,
+    describe,
+)
 from unmissed.ranking import Ranking
 from unmissed.runs.run import is_run, open_run
 from unmissed.runs.scores import read_ranking
@@ -32,6 +42,7 @@ from unmissed.settings import SETTINGS
 
 MissingRows = Literal["refuse", "miss", "skip"]
 PathLike = str | os.PathLike[str]
+_PROPENSITY_DRAWS = 50
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,9 @@ def evaluate_ranking(
         **dict(zip(("rows", "against"), (int(one.missing.size) for one in rankings), strict=False)),
     }
     result["warnings"] += evaluator.say_missing(files, rankings)
+    for name, interval in evaluator.propensity_intervals(rankings[0].ranking, missing).items():
+        ends = [None if isnan(end) else end for end in interval]
+        result["figures"][name] |= dict(zip(("low_with_p", "high_with_p"), ends, strict=True))
     if against is not None:
         result["against"] = str(against)
         result["differences"] = evaluator.difference(*found)
@@ -166,6 +180,31 @@ class RankingEvaluator:
 
     def measure_rows(self, ranking: Ranking, missing: npt.NDArray[np.int64] = NO_ROWS) -> Evaluation:
         """Return the evaluation of a ranking; missing rows count or are left out, as `missing_rows` says."""
+        ranking, known, pairs = self._counted_rows(ranking, missing)
+        return _measure(ranking, known, pairs, self.measuring)
+
+    def propensity_intervals(self, ranking: Ranking, missing: npt.NDArray[np.int64] = NO_ROWS) -> dict[str, Interval]:
+        """Return intervals of the figures that need propensities, over draws of these and of rows.
+
+        There are none if the propensity model has no uncertainty.
+        """
+        how, model = self.measuring, self.measuring.propensity
+        ranking, known, pairs = self._counted_rows(ranking, missing)
+        if not isinstance(model, FrequencyCurve) or not how.n_resamples or not ranking.n_samples:
+            return {}
+        metrics = [one for one in find_metrics(how.metrics or list(known_metrics())) if _weighted(one)]
+        if not metrics or known.counts is None:
+            return {}
+        how, rng = replace(how, metrics=metrics), np.random.default_rng([how.seed, 1])
+        n_rows = max(known.n_train, int(known.counts.max(initial=0)))
+        draws = [model.draw(known.counts, n_rows, rng) for _ in range(min(_PROPENSITY_DRAWS, how.n_resamples))]
+        found = [_measure(ranking, known._replace(p=p), pairs, how) for p in draws]
+        return pooled_intervals(found, how.n_resamples, how.level, how.seed)
+
+    def _counted_rows(
+        self, ranking: Ranking, missing: npt.NDArray[np.int64]
+    ) -> tuple[Ranking, _Truth, npt.NDArray[np.int64] | None]:
+        """Return the ranking, the truth and the filtered pairs of the rows that count."""
         known, pairs = self._known, self._pairs
         if missing.size and self.measuring.missing_rows == "skip":
             kept = np.delete(np.arange(known.Y.shape[0]), missing)
@@ -176,7 +215,7 @@ class RankingEvaluator:
             if not kept.size:
                 raise InputError(f"{self._truth}: the ranking has none of its {missing.size:,} rows; nothing is left")
             known = known._replace(Y=known.Y[kept])
-        return _measure(ranking, known, pairs, self.measuring)
+        return ranking, known, pairs
 
     def say_missing(self, files: Sequence[PathLike], rankings: Sequence[RankedRows]) -> list[str]:
         """Return a warning for each file that lacks rows of the truth."""
@@ -237,13 +276,18 @@ class RankingEvaluator:
 
 
 class _Truth(NamedTuple):
-    """True labels Y, expected shape, training counts (None without a training set), propensities p."""
+    """True labels Y, expected shape, training counts (None without a training set), propensities p, training rows."""
 
     Y: Any
     wanted: Wanted
     counts: npt.NDArray[np.int64] | None
     p: npt.NDArray[np.float64]
     n_left_out: int
+    n_train: int = 0
+
+
+def _weighted(metric: Metric) -> bool:
+    return metric.by_default and "inverse_propensities" in metric.needs
 
 
 def _measure(ranking: Ranking, known: _Truth, pairs: npt.NDArray[np.int64] | None, measuring: Measuring) -> Evaluation:
@@ -290,7 +334,7 @@ def _read_truth(truth: PathLike, train: PathLike | None, measuring: Measuring, r
             "has no entry for them; drop unseen labels, or name another propensity"
         )
     wanted = Wanted(Y.shape[0], counts.size, all_names if names is None else names)
-    return _Truth(Y, wanted, np.concatenate([counts, unknown]), np.concatenate([p, p_unknown]), n_left_out)
+    return _Truth(Y, wanted, np.concatenate([counts, unknown]), np.concatenate([p, p_unknown]), n_left_out, n_samples)
 
 
 def _read_truth_without_train(truth: PathLike, propensity: Propensity, reading: dict[str, Any]) -> _Truth:
@@ -372,5 +416,5 @@ def read_pairs(path: PathLike) -> npt.NDArray[np.int64]:
 
 
 def _short_description(model: Propensity) -> dict[str, Any]:
-    """Return the description of a propensity model, without the values of a table."""
-    return {name: value for name, value in describe(model).items() if name != "values"}
+    """Return the description of a propensity model, without the values of a table or of a curve."""
+    return {name: value for name, value in describe(model).items() if not isinstance(value, list)}

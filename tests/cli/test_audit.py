@@ -1,0 +1,163 @@
+"""`unmissed audit`: plan, read, and the propensities in other commands."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.audit.test_duplicates import write_duplicates
+from tests.cli.speaking import refused, said
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with texts and a calibrated run; more labels than are ranked."""
+    from unmissed.cli.app import run
+
+    path = tmp_path_factory.mktemp("audited")
+    rng = np.random.default_rng(0)
+    with open(path / "train.jsonl", "w", encoding="utf-8") as stream:
+        for number in range(150):
+            labels = rng.choice(70, size=4, replace=False, p=np.arange(1, 71) / 2485)
+            words = " ".join(f"w{label}" for label in labels for _ in range(2))
+            held = [f"=l{label}" for label in labels if rng.random() < 0.6] or [f"=l{labels[0]}"]
+            stream.write(json.dumps({"id": f"r{number}", "text": words, "labels": held}) + "\n")
+    with pytest.raises(SystemExit) as end:
+        run(["train", "pw-dismec", str(path / "train.jsonl"), "--run", str(path / "run"), "--calibrate"])
+    assert end.value.code == 0
+    return path
+
+
+def fill(sheet, answer):
+    """Fill in the column answer by a function of the line."""
+    with open(sheet, newline="", encoding="utf-8") as stream:
+        lines = list(csv.DictReader(stream))
+    for line in lines:
+        line["answer"] = answer(line)
+    with open(sheet, "w", newline="", encoding="utf-8") as stream:
+        table = csv.DictWriter(stream, list(lines[0]))
+        table.writeheader()
+        table.writerows(lines)
+    return lines
+
+
+def truth(line):
+    return "yes" if f"w{line['name'].lstrip(chr(39)).removeprefix('=l')}" in line["text"].split() else "n"
+
+
+@pytest.fixture(scope="module")
+def sheet(folder):
+    from unmissed.cli.app import run
+
+    path = folder / "sheet.csv"
+    with pytest.raises(SystemExit) as end:
+        run(["audit", "plan", str(folder / "run"), "--checks", "600", "--out", str(path)])
+    assert end.value.code == 0
+    return path
+
+
+def test_a_sheet_asks_about_empty_cells_and_read_estimates_from_its_answers(folder, sheet, capsys, tmp_path):
+    lines = fill(sheet, truth)
+    assert list(lines[0]) == ["id", "label", "name", "text", "answer", "stratum", "inclusion_probability"]
+    observed = {row["id"]: row["labels"] for row in map(json.loads, (folder / "train.jsonl").read_text().splitlines())}
+    assert all(line["label"].removeprefix("'") not in observed[line["id"]] for line in lines)
+    out = tmp_path / "p.csv"
+    text = said(capsys, "audit", "read", sheet, "--run", folder / "run", "--out", out)
+    assert "propensity" in text
+    assert f"--propensity audit:{out}" in text
+    found = json.loads(said(capsys, "audit", "read", sheet, "--run", folder / "run", "--json"))
+    assert found["answered"] == found["cells"] == len(lines)
+    assert found["agreement"] is None
+    assert all(one["low"] <= one["p"] <= one["high"] for one in found["bands"])
+    assert any(one["low"] <= 0.63 <= one["high"] for one in found["bands"])
+    predicted = said(capsys, "predict", folder / "run", "--text", "w69 w69", "--propensity", f"audit:{out}", "--json")
+    assert "true_probability" in json.loads(predicted)[0]["labels"][0]
+    words = ("train", "pw-dismec", folder / "train.jsonl", "--run", tmp_path / "run", "--propensity", f"audit:{out}")
+    said(capsys, *words)
+    from unmissed.propensity import parse
+    from unmissed.runs import open_run
+
+    assert open_run(tmp_path / "run").recipe.propensity == parse(f"audit:{out}")
+
+
+def test_the_same_seed_gives_the_same_sheet(folder, capsys, tmp_path):
+    words = ("audit", "plan", folder / "run", "--checks", "400", "--seed", "5", "--out")
+    for name in ("a.csv", "b.csv"):
+        said(capsys, *words, tmp_path / name)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_several_people_answer_and_their_agreement_is_said(folder, sheet, capsys, tmp_path):
+    fill(sheet, truth)
+    other = tmp_path / "other.csv"
+    other.write_bytes(sheet.read_bytes())
+    lines = fill(other, lambda line: "unsure" if line["id"] < "r2" else truth(line))
+    n_unsure = sum(line["answer"] == "unsure" for line in lines)
+    found = json.loads(said(capsys, "audit", "read", sheet, other, "--run", folder / "run", "--json"))
+    assert found["unsure"] == 0  # the first person decided
+    assert found["agreement"]["agreeing"] == pytest.approx(1 - n_unsure / len(lines))
+    plan = ("--plan", f"{sheet}.plan.json")
+    single = json.loads(said(capsys, "audit", "read", other, *plan, "--run", folder / "run", "--json"))
+    assert single["unsure"] == n_unsure
+    assert any("unsure" in line for line in single["warnings"])
+    assert "Agreement on" in said(capsys, "audit", "read", sheet, other, "--run", folder / "run")
+
+
+def test_what_cannot_be_read_is_refused(folder, sheet, capsys, tmp_path):
+    lone = tmp_path / "lone.csv"
+    lone.write_bytes(sheet.read_bytes())
+    assert "give it by --plan" in refused(capsys, "audit", "read", lone, "--run", folder / "run")
+    plan = ("--plan", f"{sheet}.plan.json", "--run", folder / "run")
+    fill(lone, lambda line: "maybe")
+    assert "line 2: answer 'maybe'; expected yes, no, unsure" in refused(capsys, "audit", "read", lone, *plan)
+    fill(lone, lambda line: "")
+    assert "no sampled cell has a yes or a no" in refused(capsys, "audit", "read", lone, *plan)
+    lone.write_text("a,b\n1,2\n")
+    assert "expected row or id, label and answer" in refused(capsys, "audit", "read", lone, *plan)
+    (tmp_path / "plan.json").write_text("{}")
+    words = ("--plan", tmp_path / "plan.json", "--run", folder / "run")
+    assert "not the plan of an audit" in refused(capsys, "audit", "read", sheet, *words)
+    damaged = json.loads(Path(f"{sheet}.plan.json").read_text())
+    damaged["cells"]["stratum"][0] = 999
+    (tmp_path / "plan.json").write_text(json.dumps(damaged))
+    assert "a cell without a stratum" in refused(capsys, "audit", "read", sheet, *words)
+    assert "too few" in refused(capsys, "audit", "plan", folder / "run", "--checks", "5", "--out", tmp_path / "s.csv")
+
+
+def test_duplicates_are_estimated_and_written(capsys, tmp_path):
+    data = write_duplicates(tmp_path / "d.jsonl", 200, 0.5)
+    text = said(capsys, "audit", "duplicates", data, "--out", tmp_path / "p.csv")
+    assert "copied records" in text
+    found = json.loads(said(capsys, "audit", "duplicates", data, "--json"))
+    assert found["repeated"] == 200
+    assert (tmp_path / "p.csv").read_text().startswith("positives,of_rows,p,low,high\n")
+
+
+def test_evaluate_shows_intervals_with_and_without_the_uncertainty_of_propensities(folder, capsys, tmp_path):
+    rows = "20,150,0.5,0.2,0.8\n60,150,0.5,0.2,0.8\n"
+    (tmp_path / "wide.csv").write_text("positives,of_rows,p,low,high\n5,150,0.3,0.1,0.6\n" + rows)
+    narrow = "5,150,0.3,0.3,0.3\n20,150,0.5,0.5,0.5\n60,150,0.5,0.5,0.5\n"
+    (tmp_path / "narrow.csv").write_text("positives,of_rows,p,low,high\n" + narrow)
+    lines = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    counts = Counter(label for line in lines for label in line["labels"])
+    for line in lines[::2]:  # half of the rows have a rare label that is not predicted, so PSP depends on its p
+        line["labels"] = [min(counts, key=lambda label: (counts[label], label))]
+    truth = tmp_path / "truth.jsonl"
+    truth.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said(capsys, "predict", folder / "run", truth, "--out", tmp_path / "best.npz")
+    words = ["evaluate", tmp_path / "best.npz", "--truth", truth, "--train", folder / "run"]
+    widths = {}
+    for name in ("wide", "narrow"):
+        found = json.loads(said(capsys, *words, "--propensity", f"audit:{tmp_path / name}.csv", "--json"))
+        assert "low_with_p" not in found["figures"]["P@5"]
+        one = found["figures"]["PSP@5"]
+        widths[name] = (one["high_with_p"] - one["low_with_p"]) / (one["high"] - one["low"])
+    assert widths["narrow"] == pytest.approx(1, abs=0.15)
+    assert widths["wide"] > 1.5
+    text = said(capsys, *words, "--propensity", f"audit:{tmp_path / 'wide.csv'}")
+    assert "PSP, p uncertain" in text
+    assert "PSnDCG, p uncertain" in text
+    assert "p uncertain" not in said(capsys, *words)
