@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_refused(folder, sheet, capsys, tmp_path):
     assert "give it by --plan" in refused(capsys, "audit", "read", lone, "--run", folder / "run")
     plan = ("--plan", f"{sheet}.plan.json", "--run", folder / "run")
     fill(lone, lambda line: "maybe")
-    assert "line 2: answer 'maybe'; expected yes, no, unsure" in refused(capsys, "audit", "read", lone, *plan)
+    assert ":2: the answer is 'maybe'; expected yes, no or unsure" in refused(capsys, "audit", "read", lone, *plan)
     fill(lone, lambda line: "")
     assert "no sampled cell has a yes or a no" in refused(capsys, "audit", "read", lone, *plan)
     lone.write_text("a,b\n1,2\n")

@@ -18,7 +18,7 @@ from unmissed.runs.cells import unguard
 
 PathLike = str | os.PathLike[str]
 _VERDICTS: dict[str, Verdict] = {"yes": "yes", "no": "no", "unsure": "unsure"}
-_VERDICTS |= {"y": "yes", "n": "no", "u": "unsure"}
+_VERDICTS |= {"y": "yes", "n": "no", "u": "unsure", "1": "yes", "0": "no", "true": "yes", "false": "no", "?": "unsure"}
 _VERDICTS |= {"accept": "yes", "reject": "no", "ignore": "unsure"}  # Prodigy's words
 _EXPECTED = "a file of answers is .csv, .json (Label Studio, Argilla) or .jsonl (Prodigy), or a folder of such files"
 

@@ -9,29 +9,29 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from unmissed.audit.answers import Answer, Verdict
 from unmissed.audit.audit_estimates import CellAnswers
 from unmissed.audit.sampling import AuditPopulation, AuditSample, Band, Stratum
+from unmissed.calibration import CANDIDATES
 from unmissed.data.documents import Documents
 from unmissed.data.formats import holds_text
 from unmissed.data.readers.reader import ReadOptions
 from unmissed.data.table_columns import Columns
 from unmissed.errors import InputError
-from unmissed.files import read_json, read_text, reading
+from unmissed.files import read_json, reading
 from unmissed.progress import Progress, silent
 from unmissed.propensity import PropensityLike
 from unmissed.runs.calibrating import training_rows
-from unmissed.runs.cells import guard, one_line, unguard
+from unmissed.runs.cells import guard, one_line
 from unmissed.runs.run import Run
 from unmissed.runs.training_sources import DatasetOrPath, sources_of
 from unmissed.writing import atomic_file
 
 PathLike = str | os.PathLike[str]
-_WORDS: dict[str, Verdict] = {"y": "yes", "1": "yes", "true": "yes", "n": "no", "0": "no", "false": "no", "?": "unsure"}
 _CHECKS_PER_BAND = 650  # give half-widths below 0.07 in benchmarks.audit
 _FORMAT = "unmissed audit plan 1"
 
@@ -80,7 +80,8 @@ def audit_population(
     n_bands : number of frequency bands
     """
     cells = run.held_out_cells()
-    probability = run.model.calibration_.probability(cells.labels, cells.scores).astype(np.float64)
+    ranks = np.where(cells.ranks < 0, CANDIDATES, cells.ranks)
+    probability = run.model.calibration_.probability(cells.labels, cells.scores, ranks).astype(np.float64)
     return AuditPopulation(cells, probability, run.propensities(propensity), Y, n_bands)
 
 
@@ -147,32 +148,6 @@ def read_plan(path: PathLike) -> AuditSheet:
         if len(sample) and not 0 <= sample.stratum.min() <= sample.stratum.max() < len(strata):
             raise InputError(f"{path}: damaged: it has a cell without a stratum")
         return AuditSheet(sample, rows, labels, str(plan["calibration"]))
-
-
-def read_sheet(path: PathLike) -> list[Answer]:
-    """Return the answers of a filled-in sheet; cells without an answer are left out.
-
-    The columns are row or id, label, answer (yes, no or unsure; also y, n, ?, 1, 0), and optionally annotator, which
-    is the name of the file by default.
-    """
-    table = csv.DictReader(io.StringIO(read_text(path, "a sheet of answers"), newline=""))
-    columns = table.fieldnames or []
-    row = next((name for name in ("id", "row") if name in columns), None)
-    if row is None or "label" not in columns or "answer" not in columns:
-        raise InputError(f"{path}: columns are {', '.join(columns) or 'none'}; expected row or id, label and answer")
-    found = []
-    for line in table:
-        word = (line["answer"] or "").strip().lower()
-        if word:
-            verdict = _WORDS.get(word, word)
-            if verdict not in get_args(Verdict):
-                raise InputError(
-                    f"{path}, line {table.line_num}: answer {word[:40]!r}; expected yes, no, unsure, or nothing"
-                )
-            annotator = line.get("annotator") or Path(path).name
-            cell = unguard(line[row] or ""), unguard(line["label"] or "")
-            found.append(Answer(*cell, cast(Verdict, verdict), annotator))
-    return found
 
 
 def _read_rows(run: Run, wanted: set[int], progress: Progress) -> tuple[list[str] | None, dict[int, str]]:

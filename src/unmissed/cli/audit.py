@@ -73,7 +73,11 @@ def plan(
 @app.command()
 def read(
     sheets: Annotated[
-        list[Path], typer.Argument(metavar="SHEET.csv...", help="Filled-in sheets, also several copies.")
+        list[Path],
+        typer.Argument(
+            metavar="ANSWERS...",
+            help="Filled-in sheets, also several copies, exports of annotation tools, or folders of such files.",
+        ),
     ],
     run: Annotated[Path, typer.Option(metavar="DIR", help="The run that the audit was planned for.")],
     plan_file: Annotated[
@@ -95,9 +99,10 @@ def read(
 
     Example: unmissed audit read anna.csv bert.csv --plan sheet.csv.plan.json --run tags
     """
+    from unmissed.audit.answer_files import read_answers
     from unmissed.audit.audit_estimates import estimate
     from unmissed.audit.curves import curve_of
-    from unmissed.audit.sheets import plan_path, read_plan, read_sheet
+    from unmissed.audit.sheets import plan_path, read_plan
     from unmissed.runs import open_run
 
     plan_of = plan_path(sheets[0]) if plan_file is None else plan_file
@@ -106,7 +111,7 @@ def read(
     planned, opened = read_plan(plan_of), open_run(run)
     if opened.calibration is None or opened.calibration.name != planned.calibration:
         raise InputError(f"{plan_of}: was not made for {run}, or the run was calibrated again since")
-    answers, n_others = planned.match([answer for sheet in sheets for answer in read_sheet(sheet)])
+    answers, n_others = planned.match([answer for sheet in sheets for answer in read_answers(sheet)])
     result = estimate(planned.sample, answers, seed)
     warnings = [*result.warnings, *([f"{n_others} answers are to questions not in the plan"] if n_others else [])]
     if out is not None:
