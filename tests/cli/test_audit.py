@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_refused(folder, sheet, capsys, tmp_path):
     fill(lone, lambda line: "")
     assert "no sampled cell has a yes or a no" in refused(capsys, "audit", "read", lone, *plan)
     lone.write_text("a,b\n1,2\n")
-    assert "expected row or id, label and answer" in refused(capsys, "audit", "read", lone, *plan)
+    assert "expected the columns row (or id), label and answer" in refused(capsys, "audit", "read", lone, *plan)
     (tmp_path / "plan.json").write_text("{}")
     words = ("--plan", tmp_path / "plan.json", "--run", folder / "run")
     assert "not the plan of an audit" in refused(capsys, "audit", "read", sheet, *words)

@@ -122,7 +122,9 @@ def train_method(
             with bar as progress, cluster.executor() as executor:
                 trained = train(model, dataset, run, executor=executor, progress=progress, partition=tasks)
                 if calibrate and trained.calibration is None:
+                    n_trained = trained.n_trained
                     trained = calibrate_run(run, old_rows=[dataset], executor=executor, progress=progress)
+                    trained.n_trained = n_trained
     except Unfinished as error:
         _report_unfinished(run, error, json, all_own=not finish and not error.own)
         return
@@ -321,8 +323,8 @@ def report_run(run: "Run", json: bool) -> None:
     show.say(f"{run.folder}: {run.recipe.method}, {_trained(run)}")
     if run.calibration is not None:
         n_added = run.n_labels - run.calibration.n_labels
-        rough = f"; those of {n_added:,} new labels are rough: `unmissed calibrate` makes new ones" if n_added else ""
-        show.say(f"probabilities of {_counted(run.calibration.n_labels, 'labels')}{rough}")
+        later = f"; those of {n_added:,} new labels are rough: `unmissed calibrate` makes new ones" if n_added else ""
+        show.say(f"probabilities of {_counted(run.calibration.n_labels, 'labels')}{later}")
     if solved is not None:
         show.say(f"{_counted(solved['met'], solved['unit'])} converged to a relative duality gap of {solved['tol']:g}")
         if solved["missed"]:
