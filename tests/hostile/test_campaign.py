@@ -198,9 +198,12 @@ def test_a_recipe_that_training_refuses_is_noticed(forging):
     ],
 )
 def test_an_impossible_ranking_is_noticed(labels, scores):
-    forged_runs.check_ranking(SimpleNamespace(labels=[[3, 1, -1]], scores=[[2, 1, -np.inf]]), 9)
+    sound = {"labels": [[3, 1, -1]], "scores": [[2, 1, -np.inf]]}
+    forged_runs.check_ranking(SimpleNamespace(**sound, probabilities=None), 9)
+    with pytest.raises(forged_runs.ViolationError, match="impossible probabilities"):
+        forged_runs.check_ranking(SimpleNamespace(**sound, probabilities=np.array([[1.5, 0.5, 0]])), 9)
     with pytest.raises(ViolationError, match="impossible ranking"):
-        forged_runs.check_ranking(SimpleNamespace(labels=labels, scores=scores), 9)
+        forged_runs.check_ranking(SimpleNamespace(labels=labels, scores=scores, probabilities=None), 9)
 
 
 def test_a_ranking_that_changes_with_a_parameter_it_does_not_read_is_noticed(forging):
