@@ -57,14 +57,15 @@ def _epoch(
     """
     is_split, scale, bias, bias_positives, growth_curvature, square = split
     dense_begins, dense_values, n_dense, dense_steps = dense
-    gain = 0.0
+    dense_begin, dense_step, gain = 0, np.float32(1), 0.0
     for position in range(n):
         at = order[position]
         if position + PREFETCH_DISTANCE < n:
             prefetch_packed_row(indptr, entries, values, mask, rows[order[position + PREFETCH_DISTANCE]])
             prefetch_dense_row(dense, rows[order[position + PREFETCH_DISTANCE]])
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
-        dense_begin, dense_step = dense_begins[rows[at]], dense_steps[rows[at]]
+        if n_dense > 0:
+            dense_begin, dense_step = dense_begins[rows[at]], dense_steps[rows[at]]
         sign, h = (1.0, np.float64(class_params[1])) if at < class_params[0] else (-1.0, np.float64(class_params[2]))
         if is_split:
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)

@@ -249,5 +249,6 @@ def _add_changes(indptr, entries, values, mask, dense, rows, change, w):
             prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         if change[row] != _ZERO:
             row_add(entries, values, indptr[row], indptr[row + 1], change[row], w, mask)
-            dense_add(dense_values, dense_begins[row], change[row] * dense_steps[row], w, 0, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begins[row], change[row] * dense_steps[row], w, 0, n_dense)
             change[row] = _ZERO
