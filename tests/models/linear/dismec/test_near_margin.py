@@ -165,7 +165,9 @@ def _labels(design, n, scale=1.0):
         positives = np.sort(rng.choice(design.n_samples, 4, replace=False)).astype(np.int32)
         w = (rng.standard_normal(design.n_features) / scale).astype(np.float32)
         theirs = [design.indices[design.indptr[row] : design.indptr[row + 1]] for row in positives]
-        others = np.setdiff1d(np.arange(SETTINGS.frequent_features, design.n_features), np.concatenate(theirs))
+        others = np.setdiff1d(
+            np.arange(design.n_dense + SETTINGS.frequent_features, design.n_features), np.concatenate(theirs)
+        )
         w[others] = -np.abs(w[others])
         labels.append(Label(positives, w, np.float32(rng.normal(-1, 0.1))))
     return labels
@@ -175,6 +177,9 @@ def _reference_scores(design, label):
     """Return the score of each row in float64."""
     dense = np.zeros((design.n_samples, design.n_features))
     dense[np.repeat(np.arange(design.n_samples), np.diff(design.indptr)), design.indices] = design.values
+    begins, values, n_dense, _ = design.dense
+    for row in range(design.n_samples):
+        dense[row, :n_dense] = values[begins[row] : begins[row] + n_dense]
     return dense @ label.w.astype(np.float64) + label.bias
 
 
@@ -186,13 +191,14 @@ def _reference_violations(design, label, more=0.0):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
-@pytest.mark.parametrize("few_positives", [64, 2])
-def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(few_positives, scale, frequent, monkeypatch):
+@pytest.mark.parametrize(("n_dense", "few_positives"), [(0, 2), (5, 64), (5, 2)])
+def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(n_dense, few_positives, scale, frequent, monkeypatch):
     monkeypatch.setattr(passes_module, "_FEW_POSITIVES", few_positives)
-    X, _ = make_problem(5, n_samples=120, n_features=30)
-    design = lay_out(sp.csr_matrix(X * np.float32(scale)), bias=True, seed=0)
+    X = make_problem(5, n_samples=120, n_features=30)[0] * np.float32(scale)
+    dense = X[:, :n_dense].toarray() if n_dense else None
+    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=dense)
     passes = Passes(design, QuantizedRows(design))
-    assert passes.quantized.n_frequent == (frequent or 30)
+    assert passes.quantized.n_frequent == (n_dense + frequent if frequent else 30)
     labels = _labels(design, 20, scale)
     labels[3].w[:] = 0
     assert len(labels) > MAX_PER_LABEL

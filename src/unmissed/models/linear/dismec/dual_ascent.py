@@ -37,7 +37,7 @@ _SWEEP_EPOCHS = 1
 _ROUND_EPOCHS = 30
 _ROUND_TOLERANCE = 0.5  # Tolerance of the per-label phase between rounds, relative to `tol`.
 _VISITED_POSITIVES = 128  # Positives of a label that are visited in any case.
-_SCORED_POSITIVES = 256  # Positives whose scores estimate the shift of the bias in the first round.
+_SCORED_POSITIVES = 256  # Positives whose scores estimate the shift of the bias in the first round, if rows are dense.
 _PACKED_ROUNDS = 2  # Rounds over packed rows; later rounds use the exact values.
 _SHIFT_FACTOR = 0.55  # Rows violated by more than this fraction of the bias shift are added.
 _MAX_INITIAL_SOLUTIONS = 16
@@ -59,15 +59,17 @@ def _working_sets(group: Sequence[LabelState]) -> tuple[Any, ...]:
     return rows, variables, starts
 
 
-def _far_positives(label: LabelState, scores: Floats | Doubles | None = None) -> npt.NDArray[np.bool_]:
+def _far_positives(design: Design, label: LabelState, scores: Floats | Doubles | None = None) -> npt.NDArray[np.bool_]:
     """Return which rows of the working set need no visit unless they are active.
 
-    These are positives of a frequent label: those with a high score, or all but the first if scores are unknown.
+    These are positives of a frequent label: those with a high score, or all but the first if scores are unknown. There
+    are none without dense features: a visit of a sparse row costs less than the additional rounds.
     """
     far = np.zeros(len(label.rows), np.bool_)
-    far[_VISITED_POSITIVES : len(label.positives)] = (
-        True if scores is None else scores[_VISITED_POSITIVES:] > 1 + FAR_FROM_ACTIVE
-    )
+    if design.n_dense:
+        far[_VISITED_POSITIVES : len(label.positives)] = (
+            True if scores is None else scores[_VISITED_POSITIVES:] > 1 + FAR_FROM_ACTIVE
+        )
     return far
 
 
@@ -96,7 +98,7 @@ class InitialSolutions:
         a = np.zeros(n, np.float32)
         center = -1.0 if self._free else 0.0  # at b = -1 no negative is violated
         bias, square, _ = ascend(
-            *self._packed.rows,
+            *(self._packed.rows if self._design.n_dense else self._packed.exact),
             self._design.norms,
             self._design.use_bias,
             np.arange(n, dtype=np.int32),
@@ -173,7 +175,7 @@ class DualAscent:
             label.rows, label.a = apply_sweep(*self._packed.rows, *old, *listed, *workspaces, label.w)
             label.bias, label.square = lane_weights.bias[lane], float(lanes[1, lane])
             tolerance = _SWEEP_TOLERANCE * label.scale
-            label.ascend(design, self._packed.rows, _far_positives(label), tolerance, _SWEEP_EPOCHS)
+            label.ascend(design, self._packed.rows, _far_positives(design, label), tolerance, _SWEEP_EPOCHS)
 
     def round(self, group: Sequence[LabelState]) -> None:
         """Certify labels; add violated rows to those whose gap is too wide, and run their per-label phases.
@@ -207,10 +209,9 @@ class DualAscent:
                 self._improve(label, rows[slack > self._violation_threshold(label, slack, 1.0, scores)], scores)
 
     def _estimate_threshold(self, label: LabelState, slack: Floats, share: float) -> float:
-        """Return `_violation_threshold` from the last positives, which are random ones."""
-        return self._violation_threshold(
-            label, slack, share, self._passes.scores(label, label.positives[-_SCORED_POSITIVES:])
-        )
+        """Return `_violation_threshold` from the positives; with dense features, from the last, which are random."""
+        positives = label.positives[-_SCORED_POSITIVES:] if self._design.n_dense else label.positives
+        return self._violation_threshold(label, slack, share, self._passes.scores(label, positives))
 
     def _violation_threshold(self, label: LabelState, slack: Floats, share: float, scores: Doubles) -> float:
         """Return the violation above which a row is likely to stay violated at the optimal bias.
@@ -219,7 +220,7 @@ class DualAscent:
         """
         if not self._design.use_bias:
             return 0.0
-        costs = label.cost_positive * len(label.positives) / max(len(scores), 1), label.cost_negative / share
+        costs = label.cost_positive * (len(label.positives) / max(len(scores), 1)), label.cost_negative / share
         return -_SHIFT_FACTOR * float(best_bias_shift(slack, scores, *costs, label.offset))
 
     def _certify(self, label: LabelState, loss: float) -> None:
@@ -244,7 +245,7 @@ class DualAscent:
         label.ascend(
             self._design,
             X,
-            _far_positives(label, scores),
+            _far_positives(self._design, label, scores),
             tolerance * self._tol * label.objective,
             min(_ROUND_EPOCHS, self._max_epochs),
             write_back=False,
@@ -265,5 +266,5 @@ class DualAscent:
                 label.bias = np.float32(label.bias + design.use_bias * a)
             label.square = float(squared_norm(label.w))
             rows, variables = np.delete(rows, at), np.delete(variables, at)
-        label.ascend(design, self._packed.rows, _far_positives(label), 0.0, 1)
+        label.ascend(design, self._packed.rows, _far_positives(design, label), 0.0, 1)
         label.rows, label.a = np.concatenate([label.positives, rows]), np.concatenate([label.a, variables])

@@ -186,22 +186,29 @@ def _merge_weights(class_params, a, w, pairs, n_dense, split, write_back):
 
 
 @kernel()
-def _active_first(order, a, far):
-    """Move active rows to the front and far rows to the end; return the numbers of active and of non-far rows."""
-    active, near = 0, 0
+def _far_last(order, a, far):
+    """Move inactive rows that are far to the end; return the number of the others."""
+    near = 0
     for position in range(order.shape[0]):
         at = order[position]
         if a[at] > _ZERO or not far[at]:
             order[position] = order[near]
             order[near] = at
             near += 1
-    for position in range(near):
+    return near
+
+
+@kernel()
+def _active_first(order, n, a):
+    """Move active rows to the front of order[:n]; return their number."""
+    active = 0
+    for position in range(n):
         at = order[position]
         if a[at] > _ZERO:
             order[position] = order[active]
             order[active] = at
             active += 1
-    return active, near
+    return active
 
 
 # 19 arguments: rows are four arrays and the dense ones, the state of a label is six, four numbers say when to stop.
@@ -232,7 +239,7 @@ def ascend(
     if not split[0]:
         tolerance *= _UNSPLIT_TOLERANCE
     min_gain = _INNER_TOLERANCE * tolerance / max(n, 1)
-    _, visited = _active_first(order, a, far)
+    visited = _far_last(order, a, far)
     epochs, near = 0, visited
     while epochs < max_epochs:
         epochs += 1
@@ -240,7 +247,8 @@ def ascend(
         split, gain = _epoch(*X, norms, use_bias, rows, class_params, a, w, pairs, split, order, near, min_gain, far)
         if gain <= tolerance:
             break
-        active, near = _active_first(order[:visited], a, far)
+        near = _far_last(order[:visited], a, far)
+        active = _active_first(order, near, a)
         for _ in range(5):
             state = shuffle(order, active, state)
             split, inner_gain = _epoch(

@@ -30,10 +30,11 @@ _SAMPLING = 16, 1024  # The threshold is estimated from 1 row in 16, but from at
 
 
 class LinearClassifier(Protocol):
-    """The interface of a label for passes: its positives, in ascending order, and its weights.
+    """The interface of a label for passes: its positives and its weights.
 
-    Exact passes rely on two properties. `square` is |w|^2 (approximate passes need only an estimate). A rare feature
-    (see `QuantizedRows`) that no positive has must have a weight of at most 0, as in any sum of a z x with a >= 0.
+    With dense features, positives must be in ascending order. Exact passes rely on two properties. `square` is |w|^2
+    (approximate passes need only an estimate). A rare feature (see `QuantizedRows`) that no positive has must have a
+    weight of at most 0, as in any sum of a z x with a >= 0.
     """
 
     positives: RowIndices
@@ -165,10 +166,11 @@ class Passes:
     def _rescore(self, label: LinearClassifier, scores: Floats, bounds: Floats) -> Doubles:
         """Replace quantized scores of many positives by float64 ones, unless they are certain to be above 1.
 
-        Quantized scores leave out negative weights of rare features: they are then no lower bounds.
+        Quantized scores leave out negative weights of rare features: they are then no lower bounds. Without dense
+        features all positives are scored, as that is cheap, and `scores` is not used.
         """
         has_rare_features = self.quantized.n_frequent < self.design.n_features
-        if has_rare_features or len(scores) <= _FEW_POSITIVES:
+        if not self.design.n_dense or has_rare_features or len(scores) <= _FEW_POSITIVES:
             return self.scores(label, label.positives)
         _, sizes, errors = self.quantized.bounds
         with np.errstate(invalid="ignore"):  # NaN, if rows or weights are not quantized, counts as uncertain

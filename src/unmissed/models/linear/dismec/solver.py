@@ -90,7 +90,9 @@ class PreparedSquaredHinge:
             costs = float(block.positive[at]), float(block.negative[at])
             positives = positions[block.starts[at] : block.starts[at + 1]]
             seed = int(solver.random_state) + seed_of(positives)
-            return LabelState(at, np.sort(positives), costs, self._initial_solutions.of(costs[1]), seed)
+            if self.design.n_dense:  # passes return scores of positives in the order of rows
+                positives = np.sort(positives)
+            return LabelState(at, positives, costs, self._initial_solutions.of(costs[1]), seed)
 
         def keep(label: LabelState) -> None:
             builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs)
