@@ -161,11 +161,10 @@ def dense_add(values, begin, factor, weights, first, n):
 def prefetch_dense_row(dense, row):
     """Prefetch all cache lines of a dense row."""
     begins, values, n, _ = dense
-    if n > 0:
-        at, end, line = begins[row], begins[row] + n, LINE if values.itemsize == 4 else 2 * LINE
-        while at < end:  # range would divide by the step
-            prefetch(values, at)
-            at += line
+    at, end, line = begins[row], begins[row] + n, LINE if values.itemsize == 4 else 2 * LINE
+    while at < end:  # range would divide by the step
+        prefetch(values, at)
+        at += line
 
 
 @kernel()

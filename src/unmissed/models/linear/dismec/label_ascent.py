@@ -61,8 +61,10 @@ def _epoch(
     for position in range(n):
         at = order[position]
         if position + PREFETCH_DISTANCE < n:
-            prefetch_packed_row(indptr, entries, values, mask, rows[order[position + PREFETCH_DISTANCE]])
-            prefetch_dense_row(dense, rows[order[position + PREFETCH_DISTANCE]])
+            ahead = rows[order[position + PREFETCH_DISTANCE]]
+            prefetch_packed_row(indptr, entries, values, mask, ahead)
+            if n_dense > 0:  # a call that does nothing costs much of a step on a short sparse row
+                prefetch_dense_row(dense, ahead)
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
         if n_dense > 0:
             dense_begin, dense_step = dense_begins[rows[at]], dense_steps[rows[at]]
@@ -94,7 +96,8 @@ def _epoch(
         if not is_split:
             a[at] = old + step
             row_add(entries, values, begin, end, np.float32(step * sign), w, mask)
-            dense_add(dense_values, dense_begin, np.float32(step * sign * dense_step), w, 0, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begin, np.float32(step * sign * dense_step), w, 0, n_dense)
             square += step * (2 * sign * score + step * (norms[rows[at]] - use_bias))
             bias += use_bias * step * sign
             continue
@@ -108,12 +111,14 @@ def _epoch(
             derivative += step * (gradient + curvature * step + cross_derivative * growth)
             growth_curvature += 2 * (1 + growth) * cross_derivative * step + curvature * step * step
             pair_add(entries, values, begin, end, mask, np.float32(step * sign / scale), pairs, 0)
-            dense_add(dense_values, dense_begin, np.float32(step * sign / scale * dense_step), pairs, 0, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begin, np.float32(step * sign / scale * dense_step), pairs, 0, n_dense)
             bias += use_bias * step * sign / scale
         else:
             a[at] = old + step
             pair_add(entries, values, begin, end, mask, np.float32(step * sign), pairs, 1)
-            dense_add(dense_values, dense_begin, np.float32(step * sign * dense_step), pairs, n_dense, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begin, np.float32(step * sign * dense_step), pairs, n_dense, n_dense)
             bias_positives += use_bias * step * sign
         if growth_curvature > 0:  # a step that was clipped at a = 0 leaves a derivative
             growth = min(max(-derivative / growth_curvature, -_MAX_GROWTH), _MAX_GROWTH)

@@ -246,7 +246,8 @@ def _add_changes(indptr, entries, values, mask, dense, rows, change, w):
         row = rows[at]
         if at + PREFETCH_DISTANCE < rows.shape[0] and change[rows[at + PREFETCH_DISTANCE]] != _ZERO:
             prefetch_packed_row(indptr, entries, values, mask, rows[at + PREFETCH_DISTANCE])
-            prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
+            if n_dense > 0:
+                prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         if change[row] != _ZERO:
             row_add(entries, values, indptr[row], indptr[row + 1], change[row], w, mask)
             if n_dense > 0:

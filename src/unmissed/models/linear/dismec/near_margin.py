@@ -232,7 +232,8 @@ def exact_slack(indptr, indices, values, dense, w, bias, rows, slack):
         row = rows[at]
         if at + PREFETCH_DISTANCE < rows.shape[0]:
             prefetch_row(indptr, indices, values, rows[at + PREFETCH_DISTANCE])
-            prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
+            if n_dense > 0:
+                prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         begin, end = indptr[row], indptr[row + 1]
         score = row_score(indices[begin:end], values[begin:end], w, bias)
         if n_dense > 0:
