@@ -8,7 +8,8 @@ float32, per label; LIBLINEAR and scikit-learn, which train a few of the labels;
 binary cross-entropy, which trains all labels together (ten epochs of Adam) and reaches no stated accuracy.
 
 The second form reads embeddings of the training texts, float16 or float32, and trains on TF-IDF, on embeddings and on
-both. Times are processor time per label; the layout of X is not counted.
+both. Times are processor time per label; the layout of X is not counted. The first form also prints the peak memory
+that training adds, as a multiple of X and W.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from benchmarks.rivals import linear_svm
 from benchmarks.training import draw_embeddings, spread
 from unmissed.features import Features
 from unmissed.numerics.simd import LANES
+from unmissed.numerics.workspace import free_workspaces
 
 FEW = 8  # labels that a slow peer trains
 Positives = list[np.ndarray]
@@ -72,6 +74,22 @@ def torch_head(X: Features, positives: Positives, epochs: int = 10, batch: int =
     return 1e3 * (time.process_time() - begin) / len(positives)
 
 
+def peak_memory(X: Features, positives: Positives) -> float:
+    """Peak memory of training in multiples of X and W, on Linux; X itself counts, as the solver refers to it."""
+    ours(X, positives)  # compiles
+    free_workspaces(0)
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = _memory("VmRSS")
+    ours(X, positives)
+    return (_memory("VmHWM") - before + X.dense.nbytes) / (X.dense.nbytes + 4 * X.n_dense * len(positives))
+
+
+def _memory(name: str) -> int:
+    """Bytes of memory of this process, by the kernel's name."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
+
+
 def take_turns(peers: dict[str, tuple[Peer, Features]], positives: Positives, turns: int, unit: str) -> None:
     """Let all peers train in turn; print their times and how many times the unit that is."""
     times: dict[str, list[float]] = {name: [] for name in peers}
@@ -96,6 +114,8 @@ def dense_features(n_rows: int, n_labels: int, turns: int) -> None:
     X, Y = draw_embeddings(n_rows, n_labels=n_labels)
     features, positives = Features(None, X.toarray()), pick(Y, n_labels)
     print(f"{n_rows} x {features.n_dense}, {len(positives)} labels, {turns} turns")
+    if Path("/proc/self/clear_refs").exists():
+        print(f"peak memory of training: {peak_memory(features, positives):.2f} times X and W")
     liblinear = partial(linear_svm.liblinear, "-s 1 -B 1 -e 0.1")
     peers: dict[str, Peer] = {
         "one BLAS pass": blas_pass,

@@ -1,8 +1,10 @@
 """Dot products and axpy updates of dense rows, added in a fixed order.
 
-Kernels take dense rows as a tuple (rows, values, n): row r of a design has the n numbers that begin at rows[r] * n in
-the flat array `values`. So a design in another row order, or of some rows only, shares the array that it was made from.
-Weights of dense features are n consecutive numbers.
+Kernels take dense rows as a tuple (begins, values, n, steps): row r of a design is steps[r] times the n numbers that
+begin at begins[r] in the flat array `values`. Float32 rows have steps of 1; a design in another row order, or of some
+rows only, shares the array that it was made from. Quantized rows are int16: coordinate ascent is bound by loading rows,
+and they take half the memory. Sums in float64 take float32 rows only. Weights of dense features are n consecutive
+numbers.
 
 Dot products keep several vectors of partial sums in registers. Products are added in a fixed order without fused
 multiply-add, so the reference loops, which run where kernels are interpreted, give the same bits.
@@ -133,14 +135,13 @@ def _sum_up(builder: Any, vectors: list[Any], width: int) -> Any:
 
 
 def _load(builder: Any, array: Any, position: Any, number: Any, size: int) -> Any:
-    """Emit the load of `size` consecutive numbers, extended to the type `number` if they are shorter."""
-    pointer = builder.gep(array, [position])
-    stored = array.type.pointee
-    if size == 1:
-        loaded = builder.load(pointer)
-        return loaded if stored == number else builder.fpext(loaded, number)
-    loaded = builder.load(builder.bitcast(pointer, ir.VectorType(stored, size).as_pointer()), align=4)
-    return loaded if stored == number else builder.fpext(loaded, ir.VectorType(number, size))
+    """Emit the load of `size` consecutive numbers, converted to the type `number` if they are shorter or integers."""
+    pointer, stored, kind = builder.gep(array, [position]), array.type.pointee, number
+    convert = builder.sitofp if isinstance(stored, ir.IntType) else builder.fpext
+    if size > 1:
+        pointer, kind = builder.bitcast(pointer, ir.VectorType(stored, size).as_pointer()), ir.VectorType(number, size)
+    loaded = builder.load(pointer, align=2 if isinstance(stored, ir.IntType) else 4)
+    return loaded if stored == number else convert(loaded, kind)
 
 
 dense_dot = reference_dense_dot if interpreted() else _dot("float32")
@@ -153,38 +154,39 @@ def dense_add(values, begin, factor, weights, first, n):
     """Add factor times the row values[begin:begin + n] to the weights from `first` on."""
     x, w = values[begin : begin + n], weights[first : first + n]
     for at in range(n):
-        w[at] += factor * x[at]
+        w[at] += factor * np.float32(x[at])
 
 
 @kernel()
 def prefetch_dense_row(dense, row):
     """Prefetch all cache lines of a dense row."""
-    rows, values, n = dense
-    begin = np.int64(rows[row]) * n
-    for at in range(begin, begin + n, LINE):
+    begins, values, n, _ = dense
+    at, end, line = begins[row], begins[row] + n, LINE if values.itemsize == 4 else 2 * LINE
+    while at < end:  # range would divide by the step
         prefetch(values, at)
+        at += line
 
 
 @kernel()
 def add_dense_scores(dense, listed, w, scores):
     """Add x.w of the dense part of the row listed[t] to scores[t], in float64; w has the dense weights first."""
-    rows, values, n = dense
+    begins, values, n, _ = dense
     for at in range(listed.shape[0] if n > 0 else 0):
         if at + PREFETCH_DISTANCE < listed.shape[0]:
             prefetch_dense_row(dense, listed[at + PREFETCH_DISTANCE])
-        scores[at] += dense_score(values, np.int64(rows[listed[at]]) * n, w, 0, n)
+        scores[at] += dense_score(values, begins[listed[at]], w, 0, n)
 
 
 @kernel()
 def add_dense_rows(dense, listed, factors, w):
     """Add factors[t] times the dense part of the row listed[t] to the first weights, in float64."""
-    rows, values, n = dense
+    begins, values, n, _ = dense
     for at in range(listed.shape[0] if n > 0 else 0):
         if at + PREFETCH_DISTANCE < listed.shape[0] and factors[at + PREFETCH_DISTANCE] != 0:
             prefetch_dense_row(dense, listed[at + PREFETCH_DISTANCE])
         factor = np.float64(factors[at])
         if factor != 0:
-            begin = np.int64(rows[listed[at]]) * n
+            begin = begins[listed[at]]
             x, out = values[begin : begin + n], w[:n]
             for feature in range(n):
                 out[feature] += factor * np.float64(x[feature])
@@ -193,7 +195,6 @@ def add_dense_rows(dense, listed, factors, w):
 @kernel()
 def add_dense_squares(dense, norms):
     """Add |x|^2 of the dense part of every row to `norms`; sums are float64."""
-    rows, values, n = dense
+    begins, values, n, _ = dense
     for row in range(norms.shape[0] if n > 0 else 0):
-        begin = np.int64(rows[row]) * n
-        norms[row] = np.float64(norms[row]) + dense_score(values, begin, values, begin, n)
+        norms[row] = np.float64(norms[row]) + dense_score(values, begins[row], values, begins[row], n)

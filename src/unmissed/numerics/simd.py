@@ -25,7 +25,7 @@ _SUM_REGISTERS = 8  # Registers that hold sums; the others hold products.
 _MAX_SUM_REGISTERS = 10  # The same where it saves a second pass over the row.
 _UNROLL = 4  # Non-zeros per iteration.
 _INT16_PER_REGISTER = 16
-DENSE_ROWS = 4  # Dense rows that a load of weights serves; their sums for half of the lanes fit into registers.
+DENSE_ROWS = 4  # Dense rows that a load of weights serves; their sums for a quarter of the lanes fit into registers.
 
 _Value = Any  # An llvmlite value.
 
@@ -242,9 +242,10 @@ class _DenseInt16Code(_Int16RowCode):
         self._add_rows(1, range(0, self.lanes, _INT16_PER_REGISTER // 2))
 
     def add_dense_rows_int16(self) -> None:
-        """Emit sums = x.W of several rows, half of the lanes at a time, so that the sums fit into registers."""
-        for half in (0, self.lanes // 2):
-            self._add_rows(DENSE_ROWS, range(half, half + self.lanes // 2, _INT16_PER_REGISTER // 2))
+        """Emit sums = x.W of several rows, a quarter of the lanes at a time, so that the sums fit into registers."""
+        size = self.lanes // 4
+        for first in range(0, self.lanes, size):
+            self._add_rows(DENSE_ROWS, range(first, first + size, _INT16_PER_REGISTER // 2))
 
     def _add_rows(self, n_rows: int, lanes: range) -> None:
         """Emit the sums of some lanes, two features per iteration."""

@@ -87,8 +87,8 @@ def wide_bounds(node, W, b, a):
     """Return each column's objective and the best multiple of its dual point, in extended precision."""
     design, wide = node.design, np.longdouble
     X = sp.csr_matrix((design.values, design.indices.astype(np.int64), design.indptr), (len(a), len(W))).toarray()
-    rows, values, n_dense = design.dense
-    X[:, :n_dense] = values.reshape(-1, n_dense)[rows] if n_dense else 0
+    begins, values, n_dense, _ = design.dense
+    X[:, :n_dense] = values.reshape(-1, n_dense)[begins // n_dense] if n_dense else 0
     X = np.hstack([X, np.ones((len(a), 1))]).astype(wide)
     z, costs = np.full(a.shape, wide(-1)), np.full(a.shape, wide(node.negative))
     of_row = np.repeat(np.arange(len(a)), np.diff(node.starts))

@@ -25,7 +25,8 @@ def make_problem(seed: int, n_samples: int = 120, n_features: int = 30, n_labels
 
 def no_dense(n_samples: int) -> tuple[tuple[Any, ...], np.ndarray]:
     """Return the dense features of rows that have none, and the same quantized."""
-    return (np.zeros(n_samples, np.int32), np.empty(0, np.float32), 0), np.empty((n_samples, 0), np.int16)
+    nothing = np.zeros(n_samples, np.int64), np.empty(0, np.float32), 0, np.ones(n_samples, np.float32)
+    return nothing, np.empty((n_samples, 0), np.int16)
 
 
 def solve(solver: SquaredHinge, X: Any, Y: Any, positive: Any = None, negative: Any = None) -> Shard:

@@ -83,13 +83,13 @@ def _sort_by_block(rows, h, a, block_of_row, first, bounds, sorted_rows, sorted_
 @kernel()
 def _visit(dense, indptr, indices, values, norms, listed, h, a, order, w, bias):
     """Take the optimal step of the dual variables a of the listed rows of one column, in order; return the new bias."""
-    rows, numbers, n_dense = dense
+    begins, numbers, n_dense, _ = dense
     for position in range(listed.shape[0]):
         if position + _PREFETCH_DISTANCE < listed.shape[0]:
             prefetch_dense_row(dense, listed[order[position + _PREFETCH_DISTANCE]])
         at = order[position]
         row, own, sign = listed[at], abs(h[at]), _ONE if h[at] > _ZERO else -_ONE
-        first = np.int64(rows[row]) * n_dense
+        first = begins[row]
         score = bias + dense_dot(numbers, first, w, 0, n_dense)
         for entry in range(indptr[row], indptr[row + 1]):
             score += values[entry] * w[indices[entry]]
@@ -213,7 +213,7 @@ def sum_active_rows(dense, indptr, indices, values, norms, positives, negative, 
     The sums are those of a, h a^2, a z and a |x|, then |w|^2 before and after rounding to float32. The dual variable of
     a positive with cost 0 becomes 0, since h = 1/(2c) is infinite. `exact` (n_features) is workspace.
     """
-    rows, numbers, n_dense = dense
+    begins, numbers, n_dense, _ = dense
     signed = np.empty(a.shape[1])
     sums[:] = 0.0
     for column in range(a.shape[0]):
@@ -232,7 +232,7 @@ def sum_active_rows(dense, indptr, indices, values, norms, positives, negative, 
             own[1] += 0.5 / abs(signed[row]) * value * value
             own[2] += change
             own[3] += value * np.sqrt(np.float64(norms[row]))
-            first = np.int64(rows[row]) * n_dense
+            first = begins[row]
             x, out = numbers[first : first + n_dense], exact[:n_dense]
             for feature in range(n_dense):
                 out[feature] += change * np.float64(x[feature])

@@ -111,8 +111,8 @@ class ColumnAscent:
 
     def _scores(self, columns: Columns, dtype: Any) -> npt.NDArray[Any]:
         """Return the scores (n_columns, n_samples) of all rows without the bias."""
-        (rows, values, n_dense), *sparse = self.rows
-        X = values.reshape(-1, n_dense)
+        (begins, values, n_dense, _), *sparse = self.rows
+        X, rows = values.reshape(-1, n_dense), begins // n_dense
         W = self.W[columns].astype(dtype)
         dense, transposed = np.ascontiguousarray(W[:, :n_dense].T), np.ascontiguousarray(W[:, n_dense:].T)
         scores = workspace(f"node scores {np.dtype(dtype)}", (len(columns), len(rows)), dtype)

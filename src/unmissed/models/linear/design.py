@@ -221,9 +221,10 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None,
 def _dense_rows(dense: Floats | None, order: npt.NDArray[np.int64]) -> tuple[Any, ...]:
     """Return dense features, whose rows are visited in this order, as kernels take them (see `numerics.dense_rows`)."""
     if dense is None:
-        return np.zeros(len(order), np.int32), np.empty(0, np.float32), 0
+        dense = np.empty((0, 0), np.float32)
     values = _Writable(dense) if not dense.flags.writeable else dense
-    return order.astype(np.int32), np.asarray(values).reshape(-1), int(dense.shape[1])
+    n = int(dense.shape[1])
+    return order * n, np.asarray(values).reshape(-1), n, np.ones(len(order), np.float32)
 
 
 class _Writable:

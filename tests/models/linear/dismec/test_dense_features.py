@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from tests.models.linear.problems import dense_weights, make_problem, naive_objective, naive_optimum, solve
 from unmissed.features import Features
 from unmissed.models.linear.design import LabelBlock
+from unmissed.models.linear.dismec.label_state import LabelState
 from unmissed.models.linear.dismec.solver import SquaredHinge
 from unmissed.models.linear.shard import Shard
 
@@ -64,6 +65,31 @@ def test_dense_features_have_the_optimum_of_the_same_features_as_csr(n_sparse):
     assert (shard.gap <= 1e-3).all()
     assert (shard.objective * (1 - shard.gap) <= reference.objective).all()
     assert (reference.objective * (1 - reference.gap) <= shard.objective).all()
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_frequent_labels_are_certified_to_any_tolerance(tol):
+    """Some labels have more positives than are visited first; 1e-6 is below the error of quantized rows."""
+    features, Y = mixed_problem(8, n_samples=1500, n_dense=21, n_labels=6)
+    assert sp.csc_matrix(Y).getnnz(axis=0).max() > 300
+    shard, reference = (solve(SquaredHinge(tol=tol, prune=0.0), X, Y) for X in (features, features.csr))
+    assert (shard.gap <= tol).all()
+    assert shard.objective == pytest.approx(reference.objective, rel=2 * tol)
+
+
+@pytest.mark.parametrize("n_dense", [0, 21])
+def test_positives_are_left_out_only_if_rows_are_dense(n_dense, monkeypatch):
+    """Sparse rows are cheap to visit, and leaving some out takes more rounds."""
+    left_out, ascend = [], LabelState.ascend
+
+    def record(label, design, X, far, *arguments, **named):
+        left_out.append(int(far.sum()))
+        ascend(label, design, X, far, *arguments, **named)
+
+    monkeypatch.setattr(LabelState, "ascend", record)
+    features, Y = mixed_problem(8, n_samples=1500, n_dense=21, n_labels=6)
+    solve(EXACT, features if n_dense else features.csr, Y)
+    assert (max(left_out) > 0) == (n_dense > 0)
 
 
 def test_the_bits_depend_neither_on_blocks_nor_on_the_order_of_labels_nor_on_threads():

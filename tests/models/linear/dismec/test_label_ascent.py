@@ -11,6 +11,7 @@ from tests.models.linear.problems import make_problem, solve
 from unmissed.models.linear.design import lay_out
 from unmissed.models.linear.dismec.label_ascent import _step, ascend, best_bias_shift
 from unmissed.models.linear.dismec.packed_design import PackedDesign
+from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.models.linear.dismec.solver import SquaredHinge
 from unmissed.numerics.packed_rows import pack
 from unmissed.settings import SETTINGS
@@ -31,19 +32,24 @@ def test_a_packed_entry_holds_the_feature_and_approximates_the_value(seed, n_bit
 
 
 @pytest.mark.kernel
+@pytest.mark.parametrize("n_dense", [0, 5, 14])
 @pytest.mark.parametrize("exact", [True, False])
-def test_an_epoch_solves_for_one_variable_after_the_other(exact):
+def test_an_epoch_solves_for_one_variable_after_the_other(exact, n_dense):
     X, _ = make_problem(3, n_samples=40, n_features=14, n_labels=1)
-    design = lay_out(X, bias=True, seed=0)
-    laid = PackedDesign(design)
+    E = X[:, :n_dense].toarray()
+    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=E)
+    laid = PackedDesign(design, QuantizedRows(design))
     rows, signs, class_params = np.arange(40, dtype=np.int32), np.ones(40), (5, np.float32(0.3), np.float32(0.5))
     signs[5:] = -1
     hs = np.where(signs > 0, 0.3, 0.5)
     a, w = np.zeros(40, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
-    arguments = (design.norms, design.use_bias, rows, class_params, a, w, pairs, np.float32(0), 0.0, 0.0, 200, 1, True)
+    state = a, np.zeros(40, np.bool_), w, pairs, np.float32(0), 0.0
+    arguments = (design.norms, design.use_bias, rows, class_params, *state, 0.0, 200, 1, True)
+    assert laid.rows[4][1].dtype == (np.int16 if n_dense else np.float32)
     bias, square, _ = ascend(*(laid.exact if exact else laid.rows), *arguments)
     dense = np.zeros((40, design.n_features))
+    dense[design.position_of_row, :n_dense] = E
     dense[np.repeat(np.arange(40), np.diff(design.indptr)), design.indices] = design.values
     gradient = signs * (dense @ (dense.T @ (a * signs)) + np.sum(a * signs)) - 1 + hs * a
     assert bias == pytest.approx(np.sum(a * signs), abs=1e-4)
@@ -108,8 +114,9 @@ def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
     duals = []
     for _ in range(6):
         rows = np.arange(150, dtype=np.int32)
-        X = *PackedDesign(design).exact, design.norms, design.use_bias
-        bias, square, _ = ascend(*X, rows, class_params, a, w, pairs, bias, float(w @ w), 0.0, 1, 3, True)
+        X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
+        state = a, np.zeros(150, np.bool_), w, pairs, bias, float(w @ w)
+        bias, square, _ = ascend(*X, rows, class_params, *state, 0.0, 1, 3, True)
         assert (a >= 0).all()
         assert square == pytest.approx(w @ w, rel=1e-4)
         offset = float(np.sum(a * signs))
@@ -127,11 +134,36 @@ def test_write_back_does_not_change_variables_and_bias():
     for write_back in (True, False):
         a, w = np.full(150, 0.01, np.float32), np.zeros(design.n_features, np.float32)
         rows, pairs = np.arange(150, dtype=np.int32), np.zeros(2 * design.n_features, np.float32)
-        X = *PackedDesign(design).exact, design.norms, design.use_bias
-        now, _, epochs = ascend(*X, rows, class_params, a, w, pairs, bias, 0.0, 1e-4, 9, 3, write_back)
+        X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
+        state = a, np.zeros(150, np.bool_), w, pairs, bias, 0.0
+        now, _, epochs = ascend(*X, rows, class_params, *state, 1e-4, 9, 3, write_back)
         assert w.any() == write_back
         found.append((a.tobytes(), float(now), epochs))
     assert found[0] == found[1]
+
+
+def test_the_first_epoch_skips_inactive_rows_that_are_far():
+    design, _, class_params, bias = _similar_negatives(False)
+    X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
+    rows, far = np.arange(150, dtype=np.int32), np.arange(150) % 3 == 0
+    moved = []
+    for max_epochs in (1, 200):
+        a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
+        a[3] = 0.01
+        state = a, far.copy(), w, np.zeros(2 * design.n_features, np.float32), bias, 0.0
+        ascend(*X, rows, class_params, *state, 0.0, max_epochs, 3, True)
+        moved.append(set(np.flatnonzero(a != 0)))
+    active = {3} | set(np.flatnonzero(~far))
+    assert moved[0] <= active
+    assert not moved[1] <= active
+
+
+def test_rows_that_cannot_be_quantized_are_solved_in_float32():
+    E = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    for scale, dtype in ((1, np.int16), (1e-15, np.float32)):
+        E[7] *= np.float32(scale)
+        design = lay_out(sp.csr_matrix((20, 0), dtype=np.float32), bias=True, seed=0, dense=E)
+        assert PackedDesign(design, QuantizedRows(design)).rows[4][1].dtype == dtype
 
 
 def test_correlated_negatives_take_few_epochs():
@@ -139,7 +171,9 @@ def test_correlated_negatives_take_few_epochs():
     a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
     rows = np.arange(150, dtype=np.int32)
-    arguments = *PackedDesign(design).exact, design.norms, design.use_bias, rows, class_params, a, w, pairs
+    far = np.zeros(150, np.bool_)
+    X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
+    arguments = *X, rows, class_params, a, far, w, pairs
     bias, square, _ = ascend(*arguments, bias, 0.0, 0.1, 1, 3, True)
     _, _, epochs = ascend(*arguments, bias, square, 1e-6, 200, 3, True)
     assert epochs <= 4  # 6 without joint steps
@@ -154,8 +188,9 @@ def test_weights_much_longer_than_the_working_set_are_not_split():
     a, bias = np.full(3, 0.1, np.float32), np.float32(-0.1)
     for at, row in enumerate(rows):
         w[design.indices[design.indptr[row]]] += signs[at] * a[at]
-    X = *PackedDesign(design).exact, design.norms, design.use_bias
-    bias, square, _ = ascend(*X, rows, class_params, a, w, pairs, bias, float(w @ w), 0.0, 99, 1, True)
+    X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
+    state = a, np.zeros(3, np.bool_), w, pairs, bias, float(w @ w)
+    bias, square, _ = ascend(*X, rows, class_params, *state, 0.0, 99, 1, True)
     assert np.isnan(pairs).all()
     assert square == pytest.approx(w @ w, rel=1e-4)
     Q = np.outer(signs, signs) + 1.5 * np.eye(3)  # rows have one feature each, their own, and the bias
@@ -184,7 +219,7 @@ def test_too_many_features_to_pack_are_solved_unpacked(monkeypatch):
     before = solve(SquaredHinge(tol=1e-5), X, Y)
     monkeypatch.setattr(SETTINGS, "feature_bits", 2)
     design = lay_out(X, bias=True, seed=0)
-    assert PackedDesign(design).rows[1] is design.indices
+    assert PackedDesign(design, QuantizedRows(design)).rows[1] is design.indices
     after = solve(SquaredHinge(tol=1e-5), X, Y)
     assert (after.gap <= 1e-5).all()
     assert after.objective == pytest.approx(before.objective, rel=2e-5)

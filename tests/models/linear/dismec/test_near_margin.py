@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.models.linear.problems import make_problem
 from unmissed.models.linear.design import lay_out
+from unmissed.models.linear.dismec import passes as passes_module
 from unmissed.models.linear.dismec.near_margin import error_bounds, list_near, quantize_rows
 from unmissed.models.linear.dismec.passes import MAX_PER_LABEL, Passes
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
@@ -43,7 +44,7 @@ def near(X, W, bias, positive_row=None, n_dense=0):
     """
     n, d = X.shape
     X = X.toarray() if sp.issparse(X) else np.array(X)
-    dense = np.arange(n, dtype=np.int32), X[:, :n_dense].flatten(), n_dense
+    dense = np.arange(n) * n_dense, X[:, :n_dense].flatten(), n_dense, np.ones(n, np.float32)
     dense_numbers = np.empty((n, -(-n_dense // 2) * 2), np.int16)
     X[:, :n_dense] = 0
     X = sp.csr_matrix(X)
@@ -63,7 +64,15 @@ def near(X, W, bias, positive_row=None, n_dense=0):
     pair_lines(quantized_weights[:n_dense], pairs)
     rare_scores = np.zeros(n + 1, np.int64), nothing, nothing
     arguments = tuple(bounds), (quantized_weights, pairs), bias, of_lanes, (starts, lanes)
-    list_near(0, frequent, rare_scores, *arguments, rows, slack, count)
+    scores, n_scores = np.full(1, np.nan, np.float32), np.zeros(LANES, np.int64)
+    list_near(0, frequent, rare_scores, *arguments, rows, slack, count, scores, n_scores)
+    if positive_row is not None:
+        assert n_scores[5] == 1
+        x = X.toarray()[positive_row].astype(np.float64)
+        assert scores[0] == pytest.approx(
+            x @ W[5] + bias[5], abs=float(4e-4 * np.linalg.norm(W[5]) * np.linalg.norm(x))
+        )
+    assert n_scores.sum() == has.sum()
     return [(rows[lane, : count[lane]], slack[lane, : count[lane]]) for lane in range(LANES)]
 
 
@@ -136,13 +145,13 @@ def test_rows_are_listed_by_their_own_indices_from_any_range(frequent, max_rare_
     assert (n_batches > 3) == (frequent is not None and max_rare_scores == 1)
     quantized_weights, first, second = (
         [
-            (rows.tolist(), slack.tolist())
-            for rows, slack in passes._list_near(part, passes.quantized.bounds, lanes, bounds)
+            (rows.tolist(), slack.tolist(), scores.tolist())
+            for rows, slack, scores in passes._list_near(labels, lanes, part, passes.quantized.bounds, bounds)
         ]
         for part in (slice(0, 90), slice(0, 40), slice(40, 90))
     )
-    assert sum(len(rows) for rows, _ in quantized_weights) > 90
-    for lane in range(LANES):
+    assert sum(len(rows) for rows, *_ in quantized_weights) > 90
+    for lane in range(len(labels)):
         assert quantized_weights[lane] == tuple(
             one + other for one, other in zip(first[lane], second[lane], strict=True)
         )
@@ -156,33 +165,49 @@ def _labels(design, n, scale=1.0):
         positives = np.sort(rng.choice(design.n_samples, 4, replace=False)).astype(np.int32)
         w = (rng.standard_normal(design.n_features) / scale).astype(np.float32)
         theirs = [design.indices[design.indptr[row] : design.indptr[row + 1]] for row in positives]
-        others = np.setdiff1d(np.arange(SETTINGS.frequent_features, design.n_features), np.concatenate(theirs))
+        others = np.setdiff1d(
+            np.arange(design.n_dense + SETTINGS.frequent_features, design.n_features), np.concatenate(theirs)
+        )
         w[others] = -np.abs(w[others])
         labels.append(Label(positives, w, np.float32(rng.normal(-1, 0.1))))
     return labels
 
 
-def _reference_violations(design, label, more=0.0):
-    """Return the violation of each row in float64, with `more` added to its score."""
+def _reference_scores(design, label):
+    """Return the score of each row in float64."""
     dense = np.zeros((design.n_samples, design.n_features))
     dense[np.repeat(np.arange(design.n_samples), np.diff(design.indptr)), design.indices] = design.values
-    over = np.maximum(0, 1 + dense @ label.w.astype(np.float64) + label.bias + more)
+    begins, values, n_dense, _ = design.dense
+    for row in range(design.n_samples):
+        dense[row, :n_dense] = values[begins[row] : begins[row] + n_dense]
+    return dense @ label.w.astype(np.float64) + label.bias
+
+
+def _reference_violations(design, label, more=0.0):
+    """Return the violation of each row in float64, with `more` added to its score."""
+    over = np.maximum(0, 1 + _reference_scores(design, label) + more)
     over[label.positives] = 0
     return over
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
-def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(scale, frequent):
-    X, _ = make_problem(5, n_samples=120, n_features=30)
-    design = lay_out(sp.csr_matrix(X * np.float32(scale)), bias=True, seed=0)
+@pytest.mark.parametrize(("n_dense", "few_positives"), [(0, 2), (5, 64), (5, 2)])
+def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(n_dense, few_positives, scale, frequent, monkeypatch):
+    monkeypatch.setattr(passes_module, "_FEW_POSITIVES", few_positives)
+    X = make_problem(5, n_samples=120, n_features=30)[0] * np.float32(scale)
+    dense = X[:, :n_dense].toarray() if n_dense else None
+    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=dense)
     passes = Passes(design, QuantizedRows(design))
-    assert passes.quantized.n_frequent == (frequent or 30)
+    assert passes.quantized.n_frequent == (n_dense + frequent if frequent else 30)
     labels = _labels(design, 20, scale)
     labels[3].w[:] = 0
     assert len(labels) > MAX_PER_LABEL
-    together = [(loss, rows.copy(), slack.copy()) for loss, rows, slack in passes.exact(labels)]
-    for label, (loss, rows, slack) in zip(labels, together, strict=True):
-        ((loss_per_label, rows_per_label, slack_per_label),) = passes.exact([label])
+    together = [(loss, rows.copy(), slack.copy(), scores) for loss, rows, slack, scores in passes.exact(labels)]
+    for label, (loss, rows, slack, scores) in zip(labels, together, strict=True):
+        ((loss_per_label, rows_per_label, slack_per_label, scores_per_label),) = passes.exact([label])
+        assert np.array_equal(scores, scores_per_label)
+        missed = np.maximum(0, 1 - _reference_scores(design, label)[label.positives])
+        assert np.maximum(0, 1 - scores) == pytest.approx(missed, rel=1e-12)
         assert loss == loss_per_label
         assert np.array_equal(rows, rows_per_label)
         assert np.array_equal(slack, slack_per_label)
@@ -205,10 +230,11 @@ def test_approximate_passes_give_the_same_bits_in_lanes_and_per_label(scale, n_s
         seen.setdefault(id(label), []).append((slack.copy(), share))
         return float(np.quantile(slack, 0.5)) if len(slack) else 0.0
 
-    together = [(rows.copy(), slack.copy()) for rows, slack in passes.approximate(labels, least)]
+    together = [(rows.copy(), slack.copy(), scores) for rows, slack, scores in passes.approximate(labels, least)]
     assert len(labels) > MAX_PER_LABEL
-    for label, (rows, slack) in zip(labels, together, strict=True):
-        ((rows_per_label, slack_per_label),) = passes.approximate([label], least)
+    for label, (rows, slack, scores) in zip(labels, together, strict=True):
+        ((rows_per_label, slack_per_label, scores_per_label),) = passes.approximate([label], least)
+        assert np.array_equal(scores, scores_per_label)
         assert np.array_equal(rows, rows_per_label)
         assert np.array_equal(slack, slack_per_label)
         (sample, share), (again, _) = seen[id(label)]
@@ -219,6 +245,9 @@ def test_approximate_passes_give_the_same_bits_in_lanes_and_per_label(scale, n_s
         label.w[SETTINGS.frequent_features :] = np.maximum(
             label.w[SETTINGS.frequent_features :], 0
         )  # others are left out
+        assert scores == pytest.approx(
+            _reference_scores(design, label)[label.positives], abs=1e-3 * float(1 + np.linalg.norm(label.w))
+        )
         over, close = _reference_violations(design, label), 1e-3 * float(1 + np.linalg.norm(label.w))
         last = over[n_samples - round(share * n_samples) :]
         assert (
@@ -238,9 +267,9 @@ def test_approximate_passes_agree_in_lanes_and_per_label_if_sums_wrap_around():
     for label in labels:
         label.w[:] = design.values[:9] * 2
         label.known = 0.1
-    together = [(rows.tolist(), slack.tolist()) for rows, slack in passes.approximate(labels, lambda *_: 0.0)]
+    together = [(rows.tolist(), slack.tolist()) for rows, slack, _ in passes.approximate(labels, lambda *_: 0.0)]
     (step, *_), *_ = [error_bounds(label.square, 0.0) for label in labels]
     assert float(design.values[:9] @ labels[0].w) / step * 50_000 > 2**31 * np.linalg.norm(design.values[:9])
     for label, found in zip(labels, together, strict=True):
-        ((rows, slack),) = passes.approximate([label], lambda *_: 0.0)
+        ((rows, slack, _),) = passes.approximate([label], lambda *_: 0.0)
         assert (rows.tolist(), slack.tolist()) == found

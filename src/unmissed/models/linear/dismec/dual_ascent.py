@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from unmissed.losses.margin import squared_hinge_value
 from unmissed.models.linear.certificate import Doubles
 from unmissed.models.linear.design import Design, Floats, RowIndices, half_inverse
-from unmissed.models.linear.dismec.label_ascent import ascend, best_bias_shift
+from unmissed.models.linear.dismec.label_ascent import FAR_FROM_ACTIVE, ascend, best_bias_shift
 from unmissed.models.linear.dismec.label_state import InitialSolution, LabelState
 from unmissed.models.linear.dismec.lane_ascent import apply_sweep, lane_sweep, sort_by_row
 from unmissed.models.linear.dismec.near_margin import rows_not_in
@@ -35,6 +36,8 @@ _SWEEP_TOLERANCE = 1e-2  # Tolerance of the per-label phase between sweeps, rela
 _SWEEP_EPOCHS = 1
 _ROUND_EPOCHS = 30
 _ROUND_TOLERANCE = 0.5  # Tolerance of the per-label phase between rounds, relative to `tol`.
+_VISITED_POSITIVES = 128  # Positives of a label that are visited in any case.
+_SCORED_POSITIVES = 256  # Positives whose scores estimate the shift of the bias in the first round, if rows are dense.
 _PACKED_ROUNDS = 2  # Rounds over packed rows; later rounds use the exact values.
 _SHIFT_FACTOR = 0.55  # Rows violated by more than this fraction of the bias shift are added.
 _MAX_INITIAL_SOLUTIONS = 16
@@ -54,6 +57,20 @@ def _working_sets(group: Sequence[LabelState]) -> tuple[Any, ...]:
     starts = np.cumsum([0, *(len(label.rows) for label in group)])
     rows, variables = (np.concatenate(parts) for parts in zip(*((one.rows, one.a) for one in group), strict=True))
     return rows, variables, starts
+
+
+def _far_positives(design: Design, label: LabelState, scores: Floats | Doubles | None = None) -> npt.NDArray[np.bool_]:
+    """Return which rows of the working set need no visit unless they are active.
+
+    These are positives of a frequent label: those with a high score, or all but the first if scores are unknown. There
+    are none without dense features: a visit of a sparse row costs less than the additional rounds.
+    """
+    far = np.zeros(len(label.rows), np.bool_)
+    if design.n_dense:
+        far[_VISITED_POSITIVES : len(label.positives)] = (
+            True if scores is None else scores[_VISITED_POSITIVES:] > 1 + FAR_FROM_ACTIVE
+        )
+    return far
 
 
 class InitialSolutions:
@@ -81,12 +98,13 @@ class InitialSolutions:
         a = np.zeros(n, np.float32)
         center = -1.0 if self._free else 0.0  # at b = -1 no negative is violated
         bias, square, _ = ascend(
-            *self._packed.exact,
+            *(self._packed.rows if self._design.n_dense else self._packed.exact),
             self._design.norms,
             self._design.use_bias,
             np.arange(n, dtype=np.int32),
             (0, half_inverse(cost), half_inverse(cost)),
             a,
+            np.zeros(n, np.bool_),
             w,
             np.empty(2 * len(w), np.float32),
             np.float32(center),
@@ -156,7 +174,8 @@ class DualAscent:
             old = label.rows, label.a, len(label.positives), part.start, part.stop
             label.rows, label.a = apply_sweep(*self._packed.rows, *old, *listed, *workspaces, label.w)
             label.bias, label.square = lane_weights.bias[lane], float(lanes[1, lane])
-            label.ascend(design, self._packed.rows, _SWEEP_TOLERANCE * label.scale, _SWEEP_EPOCHS)
+            tolerance = _SWEEP_TOLERANCE * label.scale
+            label.ascend(design, self._packed.rows, _far_positives(design, label), tolerance, _SWEEP_EPOCHS)
 
     def round(self, group: Sequence[LabelState]) -> None:
         """Certify labels; add violated rows to those whose gap is too wide, and run their per-label phases.
@@ -170,39 +189,39 @@ class DualAscent:
             self._round_approximately(group)
 
     def _round_approximately(self, group: Sequence[LabelState]) -> None:
-        for label, (rows, _) in zip(group, self._passes.approximate(group, self._violation_threshold), strict=True):
+        passed = self._passes.approximate(group, self._estimate_threshold)
+        for label, (rows, _, scores) in zip(group, passed, strict=True):
             label.rounds += 1
             label.objective = label.scale
-            self._improve(label, rows)
+            self._improve(label, rows, scores)
 
     def _round_exactly(self, group: Sequence[LabelState]) -> None:
         for label in group:
             if not label.done:
                 label.refresh(self._design)
-        for label, (loss, rows, slack) in zip(group, self._passes.exact(group), strict=True):
+        for label, (loss, rows, slack, scores) in zip(group, self._passes.exact(group), strict=True):
             if label.done:
                 continue
-            scores = self._passes.scores(label, label.positives)
             missed = float(np.sum(squared_hinge_value(scores)))
             label.rounds += 1
             self._certify(label, label.cost_negative * loss + label.cost_positive * missed)
             if not label.done:
-                self._improve(label, rows[slack > self._violation_threshold(label, slack, 1.0, scores)])
+                self._improve(label, rows[slack > self._violation_threshold(label, slack, 1.0, scores)], scores)
 
-    def _violation_threshold(
-        self, label: LabelState, slack: Floats, share: float, scores: Doubles | None = None
-    ) -> float:
+    def _estimate_threshold(self, label: LabelState, slack: Floats, share: float) -> float:
+        """Return `_violation_threshold` from the positives; with dense features, from the last, which are random."""
+        positives = label.positives[-_SCORED_POSITIVES:] if self._design.n_dense else label.positives
+        return self._violation_threshold(label, slack, share, self._passes.scores(label, positives))
+
+    def _violation_threshold(self, label: LabelState, slack: Floats, share: float, scores: Doubles) -> float:
         """Return the violation above which a row is likely to stay violated at the optimal bias.
 
-        `slack` has the violations of a fraction `share` of the rows, `scores` the scores of the positives.
+        `slack` has the violations of a fraction `share` of the rows, `scores` the scores of some of the positives.
         """
         if not self._design.use_bias:
             return 0.0
-        if scores is None:
-            scores = self._passes.scores(label, label.positives)
-        return -_SHIFT_FACTOR * float(
-            best_bias_shift(slack, scores, label.cost_positive, label.cost_negative / share, label.offset)
-        )
+        costs = label.cost_positive * (len(label.positives) / max(len(scores), 1)), label.cost_negative / share
+        return -_SHIFT_FACTOR * float(best_bias_shift(slack, scores, *costs, label.offset))
 
     def _certify(self, label: LabelState, loss: float) -> None:
         """Certify a label; Newton's method is the fallback for one that makes no progress."""
@@ -214,8 +233,8 @@ class DualAscent:
             Newton(self._design, label).solve(self._tol)
             label.done = True
 
-    def _improve(self, label: LabelState, violated: RowIndices) -> None:
-        """Add violated rows to the working set and run the per-label phase."""
+    def _improve(self, label: LabelState, violated: RowIndices, scores: Floats | Doubles) -> None:
+        """Add violated rows to the working set and run the per-label phase; `scores` has those of the positives."""
         label.add_negatives(
             rows_not_in(violated, label.rows, zeroed_workspace("rows of a label", self._design.n_samples, np.bool_))
         )
@@ -226,13 +245,14 @@ class DualAscent:
         label.ascend(
             self._design,
             X,
+            _far_positives(self._design, label, scores),
             tolerance * self._tol * label.objective,
             min(_ROUND_EPOCHS, self._max_epochs),
             write_back=False,
         )
 
     def _visit_positives(self, label: LabelState) -> None:
-        """Remove a label's positives from the negatives of the initial solution, and visit each positive once."""
+        """Remove a label's positives from the negatives of the initial solution, and visit some positives once."""
         design, initial = self._design, label.initial
         at = np.searchsorted(initial.rows, label.positives)
         at = at[np.append(initial.rows, -1)[at] == label.positives]
@@ -241,10 +261,10 @@ class DualAscent:
             for row, a in zip(rows[at], variables[at], strict=True):
                 begin, end = design.indptr[row], design.indptr[row + 1]
                 row_add(design.indices, design.values, begin, end, a, label.w)
-                dense_rows, values, n_dense = design.dense
-                dense_add(values, int(dense_rows[row]) * n_dense, a, label.w, 0, n_dense)
+                begins, values, n_dense, _ = design.dense
+                dense_add(values, begins[row], a, label.w, 0, n_dense)
                 label.bias = np.float32(label.bias + design.use_bias * a)
             label.square = float(squared_norm(label.w))
             rows, variables = np.delete(rows, at), np.delete(variables, at)
-        label.ascend(design, self._packed.rows, 0.0, 1)
+        label.ascend(design, self._packed.rows, _far_positives(design, label), 0.0, 1)
         label.rows, label.a = np.concatenate([label.positives, rows]), np.concatenate([label.a, variables])

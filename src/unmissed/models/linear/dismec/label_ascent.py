@@ -14,7 +14,8 @@ from unmissed.numerics.dense_rows import dense_add, dense_dot, dense_pair_dot, d
 from unmissed.numerics.packed_rows import prefetch_packed_row, row_add, row_dot, shuffle
 
 _ZERO = np.float32(0)
-_FAR_FROM_ACTIVE = 0.05  # An inactive row with a larger gradient is unlikely to become active soon.
+FAR_FROM_ACTIVE = 0.05  # An inactive row with a larger gradient is unlikely to become active soon.
+_EPOCHS_WITHOUT_FAR = 4  # Epochs that leave out rows which are far from active at the start.
 _INNER_TOLERANCE = 0.3  # Tolerance of epochs over active rows, relative to that of all epochs.
 _MAX_FEATURES_PER_ENTRY = 4  # Weights stay unsplit if w has more features per non-zero of the working set.
 _UNSPLIT_TOLERANCE = 0.3  # Factor of the tolerance for unsplit weights, which converge more slowly.
@@ -55,15 +56,18 @@ def _epoch(
     far from becoming active.
     """
     is_split, scale, bias, bias_positives, growth_curvature, square = split
-    dense_rows, dense_values, n_dense = dense
-    gain = 0.0
+    dense_begins, dense_values, n_dense, dense_steps = dense
+    dense_begin, dense_step, gain = 0, np.float32(1), 0.0
     for position in range(n):
         at = order[position]
         if position + PREFETCH_DISTANCE < n:
-            prefetch_packed_row(indptr, entries, values, mask, rows[order[position + PREFETCH_DISTANCE]])
-            prefetch_dense_row(dense, rows[order[position + PREFETCH_DISTANCE]])
+            ahead = rows[order[position + PREFETCH_DISTANCE]]
+            prefetch_packed_row(indptr, entries, values, mask, ahead)
+            if n_dense > 0:  # a call that does nothing costs much of a step on a short sparse row
+                prefetch_dense_row(dense, ahead)
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
-        dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
+        if n_dense > 0:
+            dense_begin, dense_step = dense_begins[rows[at]], dense_steps[rows[at]]
         sign, h = (1.0, np.float64(class_params[1])) if at < class_params[0] else (-1.0, np.float64(class_params[2]))
         if is_split:
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
@@ -71,14 +75,14 @@ def _epoch(
             score, score_positives = row_dot(entries, values, begin, end, w, mask), _ZERO
         if n_dense > 0 and is_split:
             of_negatives, of_positives = dense_pair_dot(dense_values, dense_begin, pairs, n_dense)
-            score, score_positives = score + of_negatives, score_positives + of_positives
+            score, score_positives = score + dense_step * of_negatives, score_positives + dense_step * of_positives
         elif n_dense > 0:
-            score += dense_dot(dense_values, dense_begin, w, 0, n_dense)
+            score += dense_step * dense_dot(dense_values, dense_begin, w, 0, n_dense)
         scaled = is_split and sign < 0
         old = a[at] * scale if scaled else np.float64(a[at])
         cross_derivative = sign * scale * (score + bias)
         gradient = cross_derivative + sign * (score_positives + bias_positives) - 1 + h * old
-        far[at] = gradient > _FAR_FROM_ACTIVE
+        far[at] = gradient > FAR_FROM_ACTIVE
         if old == 0 and gradient >= 0:
             continue
         own = old if scaled else 0.0
@@ -92,7 +96,8 @@ def _epoch(
         if not is_split:
             a[at] = old + step
             row_add(entries, values, begin, end, np.float32(step * sign), w, mask)
-            dense_add(dense_values, dense_begin, np.float32(step * sign), w, 0, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begin, np.float32(step * sign * dense_step), w, 0, n_dense)
             square += step * (2 * sign * score + step * (norms[rows[at]] - use_bias))
             bias += use_bias * step * sign
             continue
@@ -106,12 +111,14 @@ def _epoch(
             derivative += step * (gradient + curvature * step + cross_derivative * growth)
             growth_curvature += 2 * (1 + growth) * cross_derivative * step + curvature * step * step
             pair_add(entries, values, begin, end, mask, np.float32(step * sign / scale), pairs, 0)
-            dense_add(dense_values, dense_begin, np.float32(step * sign / scale), pairs, 0, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begin, np.float32(step * sign / scale * dense_step), pairs, 0, n_dense)
             bias += use_bias * step * sign / scale
         else:
             a[at] = old + step
             pair_add(entries, values, begin, end, mask, np.float32(step * sign), pairs, 1)
-            dense_add(dense_values, dense_begin, np.float32(step * sign), pairs, n_dense, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begin, np.float32(step * sign * dense_step), pairs, n_dense, n_dense)
             bias_positives += use_bias * step * sign
         if growth_curvature > 0:  # a step that was clipped at a = 0 leaves a derivative
             growth = min(max(-derivative / growth_curvature, -_MAX_GROWTH), _MAX_GROWTH)
@@ -130,7 +137,7 @@ def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_p
     objective along the scaling of all negatives, and |w|^2 as passed in. w is not split if no negative is active (it
     may then hold more than the working set contributed), or if it is too long compared with the working set.
     """
-    dense_rows, dense_values, n_dense = dense
+    dense_begins, dense_values, n_dense, dense_steps = dense
     sum_negatives, squares, size = 0.0, 0.0, n_dense * rows.shape[0]
     for at in range(rows.shape[0]):
         size += indptr[rows[at] + 1] - indptr[rows[at]]
@@ -146,12 +153,13 @@ def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_p
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
             x_square = pair_move(entries, values, begin, end, mask, a[at], pairs)
             if n_dense > 0:
-                dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
+                dense_begin, dense_step = dense_begins[rows[at]], dense_steps[rows[at]]
                 of_negatives, of_positives = dense_pair_dot(dense_values, dense_begin, pairs, n_dense)
-                score, score_positives = score + of_negatives, score_positives + of_positives
-                x_square += dense_score(dense_values, dense_begin, dense_values, dense_begin, n_dense)
-                dense_add(dense_values, dense_begin, -a[at], pairs, 0, n_dense)
-                dense_add(dense_values, dense_begin, a[at], pairs, n_dense, n_dense)
+                score, score_positives = score + dense_step * of_negatives, score_positives + dense_step * of_positives
+                square_numbers = dense_score(dense_values, dense_begin, dense_values, dense_begin, n_dense)
+                x_square += np.float64(dense_step) * np.float64(dense_step) * square_numbers
+                dense_add(dense_values, dense_begin, -a[at] * dense_step, pairs, 0, n_dense)
+                dense_add(dense_values, dense_begin, a[at] * dense_step, pairs, n_dense, n_dense)
             length = variable * x_square
             square_negatives += variable * (length - 2 * score)
             product += variable * (score - score_positives - length)
@@ -183,29 +191,36 @@ def _merge_weights(class_params, a, w, pairs, n_dense, split, write_back):
 
 
 @kernel()
-def _active_first(order, a, far):
-    """Move active rows to the front and far rows to the end; return the numbers of active and of non-far rows."""
-    active, near = 0, 0
+def _far_last(order, a, far):
+    """Move inactive rows that are far to the end; return the number of the others."""
+    near = 0
     for position in range(order.shape[0]):
         at = order[position]
         if a[at] > _ZERO or not far[at]:
             order[position] = order[near]
             order[near] = at
             near += 1
-    for position in range(near):
+    return near
+
+
+@kernel()
+def _active_first(order, n, a):
+    """Move active rows to the front of order[:n]; return their number."""
+    active = 0
+    for position in range(n):
         at = order[position]
         if a[at] > _ZERO:
             order[position] = order[active]
             order[active] = at
             active += 1
-    return active, near
+    return active
 
 
-# 18 arguments: rows are four arrays and the dense ones, the state of a label is five, four numbers say when to stop.
+# 19 arguments: rows are four arrays and the dense ones, the state of a label is six, four numbers say when to stop.
 @kernel()
 def ascend(
-    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, bias, square, tolerance,
-    max_epochs, seed, write_back
+    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, far, w, pairs, bias, square,
+    tolerance, max_epochs, seed, write_back
 ):  # fmt: skip
     """Maximize the dual objective over a working set until an epoch gains at most `tolerance`.
 
@@ -213,7 +228,8 @@ def ascend(
     the bias, |w|^2 (approximate) and the number of epochs.
 
     Each epoch over the working set is followed by up to five over its active rows; every other epoch skips rows that
-    are far from active. Steps that gain less than their part of the tolerance are skipped.
+    are far from active. Inactive rows with `far` at the start are left out of the first epochs; `far` is updated.
+    Steps that gain less than their part of the tolerance are skipped.
 
     Negatives are correlated, if only by the constant feature: when one grows, all others should shrink, which takes
     many one-variable steps. Each step is therefore solved jointly with a factor that scales all negatives. To this
@@ -222,21 +238,22 @@ def ascend(
     """
     n = rows.shape[0]
     order = np.arange(n)
-    far = np.zeros(n, np.bool_)
     state = np.uint64(seed) ^ np.uint64(88172645463325252)
     X = indptr, entries, values, mask, dense
     split = _split_weights(*X, use_bias, rows, class_params, a, w, pairs, bias, square)
     if not split[0]:
         tolerance *= _UNSPLIT_TOLERANCE
     min_gain = _INNER_TOLERANCE * tolerance / max(n, 1)
-    epochs, near = 0, n
+    visited = _far_last(order, a, far)
+    epochs, near = 0, visited
     while epochs < max_epochs:
         epochs += 1
         state = shuffle(order, near, state)
         split, gain = _epoch(*X, norms, use_bias, rows, class_params, a, w, pairs, split, order, near, min_gain, far)
         if gain <= tolerance:
             break
-        active, near = _active_first(order, a, far)
+        near = _far_last(order[:visited], a, far)
+        active = _active_first(order, near, a)
         for _ in range(5):
             state = shuffle(order, active, state)
             split, inner_gain = _epoch(
@@ -244,8 +261,10 @@ def ascend(
             )
             if inner_gain <= max(_INNER_TOLERANCE * tolerance, 0.1 * gain):
                 break
+        if epochs == _EPOCHS_WITHOUT_FAR:
+            visited = n
         if epochs % 2 == 0:
-            near = n
+            near = visited
     bias, square = _merge_weights(class_params, a, w, pairs, dense[2], split, write_back)
     return bias, square, epochs
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from unmissed.models.linear.certificate import Doubles, Dual, relative_gap, upper_bound
 from unmissed.models.linear.design import Design, Floats, RowIndices, half_inverse
@@ -64,12 +65,19 @@ class LabelState:
         self.a = np.concatenate([self.a, np.zeros(len(negatives), np.float32)])
 
     def ascend(
-        self, design: Design, X: tuple[Any, ...], tolerance: float, max_epochs: int, write_back: bool = True
+        self,
+        design: Design,
+        X: tuple[Any, ...],
+        far: npt.NDArray[np.bool_],
+        tolerance: float,
+        max_epochs: int,
+        write_back: bool = True,
     ) -> None:
         """Run the per-label phase: ascend over the working set until an epoch gains at most `tolerance`.
 
         X has the rows of a `PackedDesign`, packed or exact. Packed rows make w approximate until the next `refresh`. If
-        that comes next, `write_back` may be False: w and |w|^2 are then stale until `refresh`.
+        that comes next, `write_back` may be False: w and |w|^2 are then stale until `refresh`. `far` is True for
+        inactive rows that need no visit at first.
         """
         bias, self.square, epochs = ascend(
             *X,
@@ -78,6 +86,7 @@ class LabelState:
             self.rows,
             (len(self.positives), self.h_positive, self.h_negative),
             self.a,
+            far,
             self.w,
             workspace("weights in pairs", (2 * design.n_features,)),
             self.bias,

@@ -241,13 +241,15 @@ def apply_sweep(
 @kernel()
 def _add_changes(indptr, entries, values, mask, dense, rows, change, w):
     """Add the changes of a z times their rows to w, and reset the changes to 0."""
-    dense_rows, dense_values, n_dense = dense
+    dense_begins, dense_values, n_dense, dense_steps = dense
     for at in range(rows.shape[0]):
         row = rows[at]
         if at + PREFETCH_DISTANCE < rows.shape[0] and change[rows[at + PREFETCH_DISTANCE]] != _ZERO:
             prefetch_packed_row(indptr, entries, values, mask, rows[at + PREFETCH_DISTANCE])
-            prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
+            if n_dense > 0:
+                prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         if change[row] != _ZERO:
             row_add(entries, values, indptr[row], indptr[row + 1], change[row], w, mask)
-            dense_add(dense_values, np.int64(dense_rows[row]) * n_dense, change[row], w, 0, n_dense)
+            if n_dense > 0:
+                dense_add(dense_values, dense_begins[row], change[row] * dense_steps[row], w, 0, n_dense)
             change[row] = _ZERO

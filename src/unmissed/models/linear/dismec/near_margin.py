@@ -71,11 +71,10 @@ def quantize_rows(indptr, values, dense, numbers, dense_numbers, steps, sizes, e
     `dense` has the dense features of the rows, see `numerics.dense_rows`. `dense_numbers` (n_samples, number of dense
     features, rounded up to an even one) gets theirs; what is beyond them is set to 0.
     """
-    dense_rows, dense_values, n_dense = dense
+    begins, dense_values, n_dense, _ = dense
     for row in range(indptr.shape[0] - 1):
         entries = values[indptr[row] : indptr[row + 1]]
-        begin = np.int64(dense_rows[row]) * n_dense
-        dense_entries = dense_values[begin : begin + n_dense]
+        dense_entries = dense_values[begins[row] : begins[row] + n_dense]
         norm = np.sqrt(squared_norm(entries) + squared_norm(dense_entries))
         largest = max(_largest(entries), _largest(dense_entries))
         usable = _MIN_NORM < norm < _MAX_NORM
@@ -128,10 +127,14 @@ def _add_dense(numbers, row, n_rows, n, pairs, sums):
         add_dense_rows_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums)
 
 
-# 11 arguments: a block of rows is four arrays, the weights of all lanes are three, and the output is three.
+# 13 arguments: a block of rows is four arrays, the weights of all lanes are three, and the output is five.
 @kernel()
-def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, positives, rows, slack, count):
-    """List for each lane the negatives whose score may be above -1, with 1 + score in quantized arithmetic.
+def list_near(
+    first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, positives, rows, slack, count, scores, n_scores
+):
+    """List for each lane the negatives whose score may be above -1, with 1 + score, and the scores of all positives.
+
+    All scores are those of quantized arithmetic.
 
     Parameters
     ----------
@@ -144,6 +147,7 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
     lane_bounds : float32 (4, LANES), `error_bounds` of each lane
     positives : CSR (indptr, lanes), the lanes whose label each row has
     rows, slack, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
+    scores, n_scores : the scores of positives; (LANES,), the index at which the next one of each lane is stored
     """
     steps, sizes, errors = row_bounds
     lane_steps, lane_errors, lane_norms, extra = lane_bounds[0], lane_bounds[1], lane_bounds[2], lane_bounds[3]
@@ -166,7 +170,10 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
             score[lane] = np.float32(sums[lane]) * (step * lane_steps[lane]) + bias[lane]
             upper_scores[lane] = score[lane] + (size * lane_errors[lane] + error * lane_norms[lane] + extra[lane])
         for position in range(pos_indptr[row], pos_indptr[row + 1]):
-            upper_scores[pos_lanes[position]] = -np.inf
+            lane = pos_lanes[position]
+            upper_scores[lane] = -np.inf
+            scores[n_scores[lane]] = score[lane]
+            n_scores[lane] += 1
         near = mask_above(upper_scores, _MARGIN)  # NaN counts as near
         while near:
             lane = lowest_bit(near)
@@ -177,21 +184,23 @@ def list_near(first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, po
             count[lane] = at + 1
 
 
-# 11 arguments: a block of rows is four arrays, and the weights of a label are quantized with their own step.
+# 11 arguments: a block of rows is four arrays, the weights of a label are two, and the output is three.
 @kernel()
-def list_near_one(first, frequent, rare_scores, steps, w, step, bias, extra, is_positive, rows, slack):
-    """List one label's negatives as `list_near` does with all bounds 0 but `extra`; return their number.
+def list_near_one(first, frequent, rare_scores, row_bounds, w, bias, bounds, is_positive, rows, slack, scores):
+    """List one label's rows as `list_near` does; return the number of negatives listed and that of positives.
 
-    `w` has the weights of dense and of frequent features.
+    `w` has the weights of dense and of frequent features, not yet quantized; `bounds` are `error_bounds` of the label.
     """
     starts, features, numbers, dense = frequent
     rare_indptr, _, rare_numbers = rare_scores
+    steps, sizes, errors = row_bounds
+    label_step, label_error, label_norm, extra = bounds
     quantized = np.zeros(w.shape[0], np.int32)
-    if step > 0:
-        factor = np.float32(1.0 / step)
+    if label_step > 0:
+        factor = np.float32(1.0 / np.float64(label_step))
         for feature in range(w.shape[0]):
             quantized[feature] = quantize_weight(w[feature], factor)
-    n = 0
+    n, n_positives = 0, 0
     for row in range(starts.shape[0] - 1):
         total = np.int32(0)
         for at in range(rare_indptr[row], rare_indptr[row + 1]):
@@ -202,28 +211,33 @@ def list_near_one(first, frequent, rare_scores, steps, w, step, bias, extra, is_
         for feature in range(min(dense.shape[1], quantized.shape[0])):
             dense_total = np.int32(dense_total + np.int32(dense[row, feature]) * quantized[feature])
         total += dense_total
-        score = np.float32(np.int32(total)) * (steps[row] * np.float32(step)) + bias
-        if not score + extra <= _MARGIN and not is_positive[first + row]:
+        score = np.float32(np.int32(total)) * (steps[row] * label_step) + bias
+        upper_score = score + (sizes[row] * label_error + errors[row] * label_norm + extra)
+        if is_positive[first + row]:
+            scores[n_positives] = score
+            n_positives += 1
+        elif not upper_score <= _MARGIN:
             rows[n] = first + row
             slack[n] = np.float32(1) + score
             n += 1
-    return n
+    return n, n_positives
 
 
 @kernel()
 def exact_slack(indptr, indices, values, dense, w, bias, rows, slack):
     """Keep the violated rows of a list, with 1 + score of each; return their loss in float64 and their number."""
-    dense_rows, dense_values, n_dense = dense
+    begins, dense_values, n_dense, _ = dense
     loss, n = 0.0, 0
     for at in range(rows.shape[0]):
         row = rows[at]
         if at + PREFETCH_DISTANCE < rows.shape[0]:
             prefetch_row(indptr, indices, values, rows[at + PREFETCH_DISTANCE])
-            prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
+            if n_dense > 0:
+                prefetch_dense_row(dense, rows[at + PREFETCH_DISTANCE])
         begin, end = indptr[row], indptr[row + 1]
         score = row_score(indices[begin:end], values[begin:end], w, bias)
         if n_dense > 0:
-            score += dense_score(dense_values, np.int64(dense_rows[row]) * n_dense, w, 0, n_dense)
+            score += dense_score(dense_values, begins[row], w, 0, n_dense)
         if score > -1.0:
             loss += _loss(-score)
             excess = np.float32(1.0 + score)
@@ -232,22 +246,3 @@ def exact_slack(indptr, indices, values, dense, w, bias, rows, slack):
                 slack[n] = excess
                 n += 1
     return loss, n
-
-
-@kernel()
-def label_slack_exact(indptr, indices, values, dense, w, bias, is_positive, slack):
-    """Set slack to max(0, 1 + score) of each row, 0 for positives; return one label's loss over its negatives."""
-    dense_rows, dense_values, n_dense = dense
-    loss = 0.0
-    for row in range(indptr.shape[0] - 1):
-        slack[row] = 0
-        if is_positive[row]:
-            continue
-        begin, end = indptr[row], indptr[row + 1]
-        score = row_score(indices[begin:end], values[begin:end], w, bias)
-        if n_dense > 0:
-            score += dense_score(dense_values, np.int64(dense_rows[row]) * n_dense, w, 0, n_dense)
-        slack[row] = max(1.0 + score, 0.0)
-        if score > -1.0:
-            loss += _loss(-score)
-    return loss

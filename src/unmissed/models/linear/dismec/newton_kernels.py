@@ -23,7 +23,7 @@ def dot(u, v):
 @kernel()
 def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
     """Set out to the loss part of H v; the last element is the bias, which must be 0 in v if there is none."""
-    dense_rows, dense_values, n_dense = dense
+    begins, dense_values, n_dense, _ = dense
     last = v.shape[0] - 1
     for at in range(last + 1):
         out[at] = 0.0
@@ -31,12 +31,11 @@ def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
     for at in range(rows.shape[0]):
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
         score = row_score(indices[begin:end], values[begin:end], v, v[last])
-        dense_begin = np.int64(dense_rows[rows[at]]) * n_dense
         if n_dense > 0:
-            score += dense_score(dense_values, dense_begin, v, 0, n_dense)
+            score += dense_score(dense_values, begins[rows[at]], v, 0, n_dense)
         change = factors[at] * score
         total += change
-        dense_add(dense_values, dense_begin, change, out, 0, n_dense)
+        dense_add(dense_values, begins[rows[at]], change, out, 0, n_dense)
         for position in range(begin, end):
             out[indices[position]] += change * np.float64(values[position])
     out[last] += total
@@ -45,7 +44,7 @@ def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
 @kernel()
 def _diagonal(indptr, indices, values, dense, rows, factors, ridge, diagonal):
     """Set `diagonal` to the diagonal of H; a bias without curvature gets 1."""
-    dense_rows, dense_values, n_dense = dense
+    begins, dense_values, n_dense, _ = dense
     last = diagonal.shape[0] - 1
     for at in range(last):
         diagonal[at] = 1.0
@@ -54,7 +53,7 @@ def _diagonal(indptr, indices, values, dense, rows, factors, ridge, diagonal):
         diagonal[last] += factors[at]
         for position in range(indptr[rows[at]], indptr[rows[at] + 1]):
             diagonal[indices[position]] += factors[at] * np.float64(values[position]) * np.float64(values[position])
-        begin = np.int64(dense_rows[rows[at]]) * n_dense
+        begin = begins[rows[at]]
         for feature in range(n_dense):
             diagonal[feature] += factors[at] * np.float64(dense_values[begin + feature]) ** 2
     if not diagonal[last] > 0:

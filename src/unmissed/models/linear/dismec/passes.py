@@ -9,15 +9,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.models.linear.certificate import Doubles
 from unmissed.models.linear.design import Design, Floats, RowIndices
 from unmissed.models.linear.dismec.lane_ascent import sort_by_row
-from unmissed.models.linear.dismec.near_margin import (
-    error_bounds,
-    exact_slack,
-    label_slack_exact,
-    list_near,
-    list_near_one,
-)
+from unmissed.models.linear.dismec.near_margin import error_bounds, exact_slack, list_near, list_near_one
 from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.models.linear.dismec.rare_features import list_rare_weights
 from unmissed.numerics.dense_rows import add_dense_scores
@@ -26,18 +21,20 @@ from unmissed.numerics.simd import LANES
 from unmissed.numerics.transpose import pair_lines, quantize_weights
 from unmissed.numerics.workspace import workspace
 
-Violated = tuple[RowIndices, Floats]  # rows with a positive slack under a label, and their slack
-Passed = tuple[float, RowIndices, Floats]  # loss over the negatives, violated rows, slack
+Listed = tuple[RowIndices, Floats, Floats]  # rows that a label may violate, their slack, scores of its positives
+Passed = tuple[float, RowIndices, Floats, Doubles]  # the same after the loss over the negatives
 
 MAX_PER_LABEL = 2  # Up to this many labels, per-label passes are cheaper than one in lanes.
+_FEW_POSITIVES = 64  # Scoring up to this many positives is cheaper than finding out which may be violated.
 _SAMPLING = 16, 1024  # The threshold is estimated from 1 row in 16, but from at least 1024 rows.
 
 
 class LinearClassifier(Protocol):
     """The interface of a label for passes: its positives and its weights.
 
-    Exact passes rely on two properties. `square` is |w|^2 (approximate passes need only an estimate). A rare feature
-    (see `QuantizedRows`) that no positive has must have a weight of at most 0, as in any sum of a z x with a >= 0.
+    With dense features, positives must be in ascending order. Exact passes rely on two properties. `square` is |w|^2
+    (approximate passes need only an estimate). A rare feature (see `QuantizedRows`) that no positive has must have a
+    weight of at most 0, as in any sum of a z x with a >= 0.
     """
 
     positives: RowIndices
@@ -89,22 +86,33 @@ class Passes:
         self._positives: tuple[tuple[Any, ...], tuple[Any, ...]]
 
     def exact(self, group: Sequence[LinearClassifier]) -> Iterator[Passed]:
-        """Return each label's loss over its negatives and the rows it violates, exactly.
+        """Return each label's loss over its negatives, the rows it violates, and the scores of its positives.
 
-        Rows that may be violated are found in quantized arithmetic and then scored in float64.
+        Rows that may be violated are found in quantized arithmetic and then scored in float64. Scores of positives
+        above 1 may be approximate.
         """
-        return self._exact_per_label(group) if len(group) <= MAX_PER_LABEL else self._exact_in_lanes(group)
+        bounds = self._bounds(group)
+        lanes = self._lane_weights(group, bounds)
+        listed = self._list_near(group, lanes, slice(0, self.design.n_samples), self.quantized.bounds, bounds)
+        for lane, (label, (rows, slack, scores)) in enumerate(zip(group, listed, strict=True)):
+            load_into_cache(label.w)
+            loss, n = exact_slack(*self.design.rows, self.design.dense, label.w, label.bias, rows, slack)
+            yield float(loss), rows[:n], slack[:n], self._rescore(label, scores, bounds[:, lane])
 
-    def approximate(self, group: Sequence[L], threshold: Callable[[L, Floats, float], float]) -> Iterator[Violated]:
+    def approximate(self, group: Sequence[L], threshold: Callable[[L, Floats, float], float]) -> Iterator[Listed]:
         """Return the rows that each label violates by more than a threshold, in quantized arithmetic only.
 
         `threshold(label, slack, share)` returns it from the violations of a sample, the fraction `share` of the rows.
         """
-        return (
-            self._approximate_per_label(group, threshold)
-            if len(group) <= MAX_PER_LABEL
-            else self._approximate_in_lanes(group, threshold)
-        )
+        bounds, row_bounds = self._bounds(group), self.quantized.bounds_without_errors
+        bounds[1:] = 0
+        lanes = self._lane_weights(group, bounds)
+        sample, share = self._sample()
+        for lane, (label, (_, slack, _)) in enumerate(
+            zip(group, self._list_near(group, lanes, sample, row_bounds, bounds), strict=True)
+        ):
+            bounds[3, lane] = -threshold(label, slack, share)
+        yield from self._list_near(group, lanes, slice(0, self.design.n_samples), row_bounds, bounds)
 
     def gather(self, group: Sequence[LinearClassifier]) -> None:
         """Copy the weights of labels to the label-major workspace."""
@@ -128,7 +136,7 @@ class Passes:
         if group is not self._group:
             self._group, self._positives = group, _by_lane_and_row(group, self.design.n_samples)
         (rows, starts), lanes_of_rows = self._positives
-        pairs = np.zeros((self.quantized.dense.shape[1] // 2, 2 * LANES), np.int16)
+        pairs = workspace("pairs of dense weights", (self.quantized.dense.shape[1] // 2, 2 * LANES), np.int16)
         pair_lines(weights[: self.design.n_dense], pairs)
         return LaneWeights(
             (weights, pairs), bias, self._list_rare_weights(rows, starts, self.weights, lane_steps), lanes_of_rows
@@ -148,36 +156,33 @@ class Passes:
         """Return the rows and numbers that a pass listed for each lane; valid until the next pass."""
         return [(self.rows[lane, :n], self.numbers[lane, :n]) for lane, n in enumerate(counts)]
 
-    def scores(self, label: LinearClassifier, rows: RowIndices) -> npt.NDArray[np.float64]:
+    def scores(self, label: LinearClassifier, rows: RowIndices) -> Doubles:
         """Return the scores of the rows under one label, in float64."""
         scores = np.empty(len(rows))
         scores_exact(*self.design.rows, rows, label.w, label.bias, scores)
         add_dense_scores(self.design.dense, rows, label.w, scores)
         return scores
 
-    def _exact_in_lanes(self, group: Sequence[LinearClassifier]) -> Iterator[Passed]:
-        bounds = self._bounds(group)
-        lanes = self.to_lanes(group, bounds[0, : len(group)])
-        all_rows = slice(0, self.design.n_samples)
-        for label, (rows, slack) in zip(
-            group, self._list_near(all_rows, self.quantized.bounds, lanes, bounds), strict=False
-        ):
-            load_into_cache(label.w)
-            loss, n = exact_slack(*self.design.rows, self.design.dense, label.w, label.bias, rows, slack)
-            yield float(loss), rows[:n], slack[:n]
+    def _rescore(self, label: LinearClassifier, scores: Floats, bounds: Floats) -> Doubles:
+        """Replace quantized scores of many positives by float64 ones, unless they are certain to be above 1.
 
-    def _approximate_in_lanes(
-        self, group: Sequence[L], threshold: Callable[[L, Floats, float], float]
-    ) -> Iterator[Violated]:
-        bounds = self._bounds(group)
-        bounds[1:] = 0
-        lanes = self.to_lanes(group, bounds[0, : len(group)])
-        sample, share = self._sample()
-        near = self._list_near(sample, self.quantized.bounds_without_errors, lanes, bounds)
-        for lane, (label, (_, slack)) in enumerate(zip(group, near, strict=False)):
-            bounds[3, lane] = -threshold(label, slack, share)
-        all_rows = slice(0, self.design.n_samples)
-        yield from self._list_near(all_rows, self.quantized.bounds_without_errors, lanes, bounds)[: len(group)]
+        Quantized scores leave out negative weights of rare features: they are then no lower bounds. Without dense
+        features all positives are scored, as that is cheap, and `scores` is not used.
+        """
+        has_rare_features = self.quantized.n_frequent < self.design.n_features
+        if not self.design.n_dense or has_rare_features or len(scores) <= _FEW_POSITIVES:
+            return self.scores(label, label.positives)
+        _, sizes, errors = self.quantized.bounds
+        with np.errstate(invalid="ignore"):  # NaN, if rows or weights are not quantized, counts as uncertain
+            error = sizes[label.positives] * bounds[1] + errors[label.positives] * bounds[2] + bounds[3]
+            uncertain = ~(scores - error > 1)
+        exact: Doubles = scores.astype(np.float64)
+        exact[uncertain] = self.scores(label, label.positives[uncertain])
+        return exact
+
+    def _lane_weights(self, group: Sequence[LinearClassifier], bounds: Floats) -> LaneWeights | None:
+        """Return the weights of a group in lanes, or None if per-label passes are cheaper."""
+        return None if len(group) <= MAX_PER_LABEL else self.to_lanes(group, bounds[0, : len(group)])
 
     def _bounds(self, group: Sequence[LinearClassifier]) -> Floats:
         """Return `error_bounds` of the label of each lane."""
@@ -187,49 +192,50 @@ class Passes:
         return bounds
 
     def _list_near(
-        self, part: slice, row_bounds: tuple[Floats, ...], lanes: LaneWeights, bounds: Floats
-    ) -> list[Violated]:
-        """Return for each lane the rows of a range that may be violated; valid until the next pass."""
-        counts = np.zeros(LANES, np.int64)
-        lists = self.rows, self.numbers, counts
-        for batch, frequent, rare_scores in self.quantized.row_batches(part, lanes.rare_weights):
-            batch_bounds = tuple(bound[batch] for bound in row_bounds)
-            X = batch.start, frequent, rare_scores, batch_bounds
-            list_near(*X, lanes.weights, lanes.bias, bounds, lanes.positives(batch), *lists)
-        return self.lists(counts)
-
-    def _exact_per_label(self, group: Sequence[LinearClassifier]) -> Iterator[Passed]:
-        slack = self.numbers[0]
-        for label in group:
-            is_positive = self._is_positive(label)
-            X = *self.design.rows, self.design.dense
-            loss = label_slack_exact(*X, label.w, label.bias, is_positive, slack)
-            violated = np.flatnonzero(slack > 0).astype(np.int32)
-            yield float(loss), violated, slack[violated]
-
-    def _approximate_per_label(
-        self, group: Sequence[L], threshold: Callable[[L, Floats, float], float]
-    ) -> Iterator[Violated]:
-        sample, share = self._sample()
-        for label in group:
-            steps = np.array([error_bounds(label.square, float(label.bias))[0]], np.float32)
-            starts = np.array([0, len(label.positives)])
-            rare_weights = self._list_rare_weights(label.positives, starts, label.w[None], steps.astype(np.float64))
-            arguments = label, steps[0], rare_weights, self._is_positive(label)
-            _, slack = self._list_near_one(sample, 0.0, *arguments)
-            yield self._list_near_one(slice(0, self.design.n_samples), -threshold(label, slack, share), *arguments)
+        self,
+        group: Sequence[LinearClassifier],
+        lanes: LaneWeights | None,
+        part: slice,
+        row_bounds: tuple[Floats, ...],
+        bounds: Floats,
+    ) -> list[Listed]:
+        """Return for each label the rows of a range that it may violate; valid until the next pass."""
+        starts = np.cumsum([0, *(len(label.positives) for label in group)])
+        scores = np.empty(starts[-1], np.float32)
+        counts, ends = np.zeros(LANES, np.int64), np.append(starts[:-1], np.zeros(LANES - len(group), np.int64))
+        if lanes is None:
+            for lane, label in enumerate(group):
+                sizes = self._list_near_one(lane, label, part, row_bounds, bounds[:, lane], scores[starts[lane] :])
+                counts[lane], ends[lane] = sizes[0], starts[lane] + sizes[1]
+        else:
+            lists = self.rows, self.numbers, counts, scores, ends
+            for batch, frequent, rare_scores in self.quantized.row_batches(part, lanes.rare_weights):
+                X = batch.start, frequent, rare_scores, tuple(bound[batch] for bound in row_bounds)
+                list_near(*X, lanes.weights, lanes.bias, bounds, lanes.positives(batch), *lists)
+        of_positives = (scores[begin:end] for begin, end in zip(starts[:-1], ends, strict=False))
+        return [(*listed, of_label) for listed, of_label in zip(self.lists(counts), of_positives, strict=False)]
 
     def _list_near_one(
-        self, part: slice, extra: float, label: LinearClassifier, step: Any, rare_weights: Any, is_positive: Any
-    ) -> Violated:
-        """Return the rows of a range that one label may violate, as `_list_near` does."""
-        rows, slack = self.rows[0], self.numbers[0]
-        weights, n = label.w[: self.quantized.n_frequent], 0
-        of_label = weights, step, label.bias, np.float32(extra), is_positive
+        self,
+        lane: int,
+        label: LinearClassifier,
+        part: slice,
+        row_bounds: tuple[Floats, ...],
+        bounds: Floats,
+        scores: Floats,
+    ) -> tuple[int, int]:
+        """List the rows of one label as `list_near` does, at its place in the lists; return the numbers of rows."""
+        is_positive, weights = self._is_positive(label), label.w[: self.quantized.n_frequent]
+        starts, steps = np.array([0, len(label.positives)]), bounds[:1].astype(np.float64)
+        rare_weights = self._list_rare_weights(label.positives, starts, label.w[None], steps)
+        n, n_positives = 0, 0
         for batch, frequent, rare_scores in self.quantized.row_batches(part, rare_weights):
-            X = batch.start, frequent, rare_scores, self.quantized.steps[batch]
-            n += list_near_one(*X, *of_label, rows[n:], slack[n:])
-        return rows[:n], slack[:n]
+            X = batch.start, frequent, rare_scores, tuple(bound[batch] for bound in row_bounds)
+            of_label = weights, label.bias, tuple(bounds), is_positive
+            lists = self.rows[lane, n:], self.numbers[lane, n:], scores[n_positives:]
+            found = list_near_one(*X, *of_label, *lists)
+            n, n_positives = n + found[0], n_positives + found[1]
+        return n, n_positives
 
     def _is_positive(self, label: LinearClassifier) -> npt.NDArray[np.bool_]:
         is_positive = workspace("positives of one label", (self.design.n_samples,), np.bool_)

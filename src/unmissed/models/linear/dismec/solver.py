@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from unmissed.features import Features
@@ -71,7 +72,7 @@ class PreparedSquaredHinge:
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
         self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense)
         self._quantized = QuantizedRows(self.design)
-        self._packed = PackedDesign(self.design)
+        self._packed = PackedDesign(self.design, self._quantized)
         self._duplicates = DuplicateLabels()
         self._initial_solutions = InitialSolutions(self.design, self._packed, solver.fit_bias == "free", seed)
 
@@ -85,6 +86,8 @@ class PreparedSquaredHinge:
             costs = float(block.positive[at]), float(block.negative[at])
             positives = positions[block.starts[at] : block.starts[at + 1]]
             seed = int(solver.random_state) + seed_of(positives)
+            if self.design.n_dense:  # passes return scores of positives in the order of rows
+                positives = np.sort(positives)
             return LabelState(at, positives, costs, self._initial_solutions.of(costs[1]), seed)
 
         def keep(label: LabelState) -> None:
