@@ -16,11 +16,9 @@ import numpy as np
 from unmissed.audit.answers import Answer, Verdict
 from unmissed.audit.audit_estimates import CellAnswers
 from unmissed.audit.sampling import AuditPopulation, AuditSample, Band, Stratum
+from unmissed.audit.training_documents import training_documents
 from unmissed.calibration import CANDIDATES
 from unmissed.data.documents import Documents
-from unmissed.data.formats import holds_text
-from unmissed.data.readers.reader import ReadOptions
-from unmissed.data.table_columns import Columns
 from unmissed.errors import InputError
 from unmissed.files import read_json, reading
 from unmissed.progress import Progress, silent
@@ -28,7 +26,7 @@ from unmissed.propensity import PropensityLike
 from unmissed.runs.calibrating import training_rows
 from unmissed.runs.cells import guard, one_line
 from unmissed.runs.run import Run
-from unmissed.runs.training_sources import DatasetOrPath, sources_of
+from unmissed.runs.training_sources import DatasetOrPath
 from unmissed.writing import atomic_file
 
 PathLike = str | os.PathLike[str]
@@ -113,7 +111,8 @@ def plan_audit(
     dataset = training_rows(run, old_rows, progress=progress)
     bands = min(8, max(2, n_checks // _CHECKS_PER_BAND)) if n_bands is None else n_bands
     sample = audit_population(run, dataset.Y, propensity, n_bands=bands).sample(n_checks, seed)
-    ids, texts = _read_rows(run, {int(row) for row in sample.rows}, progress)
+    documents = training_documents(run, old_rows)
+    ids, texts = _read_rows(documents, {int(row) for row in sample.rows}, progress)
     rows = [str(row) if ids is None else ids[row] for row in sample.rows.tolist()]
     names = run.label_names
     labels = [names[label] if names else str(label) for label in sample.labels.tolist()]
@@ -150,14 +149,13 @@ def read_plan(path: PathLike) -> AuditSheet:
         return AuditSheet(sample, rows, labels, str(plan["calibration"]))
 
 
-def _read_rows(run: Run, wanted: set[int], progress: Progress) -> tuple[list[str] | None, dict[int, str]]:
+def _read_rows(
+    documents: Documents | None, wanted: set[int], progress: Progress
+) -> tuple[list[str] | None, dict[int, str]]:
     """Return the ids of all training rows (None unless each has its own) and the texts of the wanted ones."""
-    sources = sources_of(run)
-    path = sources[0].path if len(sources) == 1 else None
-    if path is None or not holds_text(path):
+    if documents is None:
         return None, {}
-    columns = Columns(**sources[0].options.get("columns", {}))
-    texts, ids = Documents(path, ReadOptions(columns=columns)).texts_and_ids(progress)
+    texts, ids = documents.texts_and_ids(progress)
     kept = {number: text for number, text in enumerate(texts) if number in wanted}
     return ids if ids and len(set(ids)) == len(ids) else None, kept
 
