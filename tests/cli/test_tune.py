@@ -126,8 +126,8 @@ def test_auto_says_what_it_chose_and_inspect_remembers(data, losing, tmp_path, c
     assert "weighting tail" in output
     assert "20 labels trained" in output
     shown = said(capsys, "inspect", tmp_path / "run")
-    assert model.weighting_ in shown
-    assert "C chosen" in shown
+    assert f"{model.weighting_} (chosen on held-out rows)" in shown
+    assert f"{model.C_} (chosen on held-out rows)" in shown
     metadata = json.loads(said(capsys, *words, "--json"))
     assert metadata["choice"]["params"] == {"weighting": model.weighting_, "C": model.C_}
 

@@ -75,9 +75,13 @@ def inspect(
 
 
 def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
-    recipe, solved = metadata["recipe"], metadata["certificate"]
+    recipe, solved, chosen = metadata["recipe"], metadata["certificate"], metadata["chosen"]
     rows = [("method", recipe["method"])]
-    rows += [(f"  {name}", _short(value)) for name, value in recipe["params"].items()]
+    for name, value in recipe["params"].items():
+        if name in chosen:
+            rows.append((f"  {name}", f"{_short(chosen[name])} (chosen on held-out rows)"))
+        else:
+            rows.append((f"  {name}", _short(value)))
     if recipe["text"] is not None:
         words = {name: value for name, value in recipe["text"].items() if name != "encoder"}
         rows.append(("text", _short(words)))

@@ -24,11 +24,12 @@ class Feature(NamedTuple):
 
 def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
     """Return method, sizes, certificates and disk space of a run, ready for JSON."""
-    counts = run.label_counts
+    counts, choice = run.label_counts, run.model.choice()
     return {
         "run": str(run.folder),
         "format": run.manifest.version,
         "recipe": run.recipe.to_json(),
+        "chosen": {} if choice is None else choice["params"],
         "n_labels": run.n_labels,
         "n_features": run.n_features,
         "n_dense": run.n_dense,

@@ -37,8 +37,6 @@ def test_auto_searches_both_and_ranks_like_what_it_chose(auto):
         if one["params"]["weighting"] == "tail":
             assert one["gains"]["P@1"]["high"] < 0  # the positives of frequent labels cost 0.001
     assert auto.weighting_ != "tail"
-    assert auto.metadata()["weighting chosen"] == auto.weighting_
-    assert auto.metadata()["C chosen"] == auto.C_
     named = PWDiSMEC(**{**AUTO, "weighting": auto.weighting_, "C": auto.C_}, n_jobs=1).fit(TRAIN.X, TRAIN.Y)
     assert named.choice() is None
     assert (named.weighting_, named.C_) == (auto.weighting_, auto.C_)

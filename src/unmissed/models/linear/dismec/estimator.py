@@ -179,11 +179,6 @@ class PWDiSMEC(DiSMEC):
         self._check_fitted()
         return self.choice_
 
-    def metadata(self) -> dict[str, Any]:
-        """Return the number of weights, and the weighting and C if they were selected automatically."""
-        chosen = {} if self.choice_ is None else {"weighting chosen": self.weighting_, "C chosen": self.C_}
-        return {**super().metadata(), **chosen}
-
     def risky_params(self) -> tuple[str, ...]:
         """Return the weighting, unless it is one that hardly ever loses against plain costs."""
         return () if self.weighting in _SAFE else ("weighting",)
