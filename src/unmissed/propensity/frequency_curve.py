@@ -61,7 +61,7 @@ class FrequencyCurve(ImmutableParameters):
         if not ((low > 0) & (low <= p) & (p <= high) & (high <= 1)).all():
             raise InputError("propensities by frequency: expected 0 < low <= p <= high <= 1")
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         """Return p of each label; labels without positives have the p of the rarest ones."""
         return self._interpolate(_logit(self.p), label_counts, n_samples)
 
