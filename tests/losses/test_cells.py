@@ -82,7 +82,7 @@ def test_clipping_limits_the_inverse_of_each_cell():
 
 def test_what_has_no_propensity_is_refused_in_one_line():
     loss = unbiased(hinge(), P)
-    with pytest.raises(InputError, match="no propensity for label 0 of row 1, which is present"):
+    with pytest.raises(InputError, match="no propensity for label 1 of row 0, which is present"):
         loss.value(SCORES, np.ones((4, 3)))
     with pytest.raises(InputError, match=r"made for cells of shape \(4, 3\)"):
         loss.value(SCORES[:2], TRUTH[:2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -13,7 +14,7 @@ from unmissed.losses.inverse import bound_factor, check_cells, counter_factor, i
 from unmissed.losses.loss import Loss
 from unmissed.matrices import canonical_csr
 
-Propensities = npt.ArrayLike | sp.csr_matrix
+Propensities: TypeAlias = npt.ArrayLike | sp.csr_matrix
 AnyLoss = Loss | tuple[Curve | Function, Curve | Function]
 
 

@@ -92,8 +92,8 @@ class Loss:
             numbers.sort_indices()
             cells, chosen = numbers, numbers.data
         shift = np.asarray(self.shift)[chosen] if np.ndim(self.shift) else self.shift
-        halves = {"positive": self.positive.take(chosen), "negative": self.negative.take(labels)}
-        return replace(self, **halves, shift=shift, cells=cells)
+        positive, negative = self.positive.take(chosen), self.negative.take(labels)
+        return replace(self, positive=positive, negative=negative, shift=shift, cells=cells)
 
     def value(self, scores: Any, Y: Any) -> Any:
         """Return the loss of each (row, label) pair, with the shape and sparsity pattern of the scores."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, log
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,9 @@ class Propensity(Protocol):
         """Return p of each label, 0 < p <= 1, from label counts and the number of training rows, or sums of weights."""
 
 
-PropensityLike = Propensity | str | float | Sequence[float] | npt.NDArray[np.floating[Any]] | sparse.csr_matrix
+PropensityLike: TypeAlias = (
+    Propensity | str | float | Sequence[float] | npt.NDArray[np.floating[Any]] | sparse.csr_matrix
+)
 """A propensity model, or what `as_propensity` converts: a string, one p for all labels, one per label, or per cell."""
 
 

@@ -153,7 +153,7 @@ class HeldOut:
         return self.Y[self._held(fold)]
 
     def evaluate(self, ranking: Ranking, truth: sp.csr_matrix, inverse: Any = None) -> Evaluation:
-        """Return the evaluation of a ranking of held-out rows by the goal's metrics; `inverse` None is 1/p of labels."""
+        """Return the evaluation of a ranking of held-out rows by the goal's metrics; 1/p is that of labels if None."""
         goal, counts = self.goal, self.rows.label_counts[self.labels]
         inverse = 1 / self.p if inverse is None else inverse
         return evaluate(ranking, truth, inverse, goal.cuts, metrics=goal.metrics, train_counts=counts)
