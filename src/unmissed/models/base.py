@@ -396,6 +396,7 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         if like_fitted:
             rows = rows.in_parts(self.n_features_in_, self.n_dense_in_)
         self.dense_support.check(type(self).__name__, rows.X)
+        self.cost_support.check(type(self).__name__, rows)
         if not rows.n_samples:
             raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
         return rows
