@@ -69,8 +69,8 @@ def test_the_same_propensity_in_all_cells_of_a_label_is_that_of_the_label(name):
 def test_chosen_labels_keep_the_propensities_of_their_cells(name):
     labels = [2, 0]
     part = CORRECTED[name](P).take(labels)
-    alone = CORRECTED[name](P[:, labels])
-    expected = alone.value(SCORES[:, labels], TRUTH[:, labels])
+    expected_loss = CORRECTED[name](P[:, labels])
+    expected = expected_loss.value(SCORES[:, labels], TRUTH[:, labels])
     assert np.array_equal(part.value(SCORES[:, labels], TRUTH[:, labels]), expected)
     assert np.array_equal(CORRECTED[name](P).value(SCORES, TRUTH)[:, labels], expected)
 

@@ -109,8 +109,8 @@ def test_a_fold_trains_with_the_weights_and_the_propensities_of_its_own_rows(row
     weights, training = rng.uniform(0.5, 3, rows.n_samples), folds.training(0)
     weighted = rows.weighted(weights).with_cell_propensity(P)
     found = CrossFit(MODEL, weighted, folds).fit(0)
-    alone = PWDiSMEC(C=0.5 * (rows.n_samples / len(training)) ** 0.5, **PWDiSMEC.fast_params)
+    model = PWDiSMEC(C=0.5 * (rows.n_samples / len(training)) ** 0.5, **PWDiSMEC.fast_params)
     X, Y = rows.X.csr[training], rows.Y[training]
-    expected = alone.fit(X, Y, sample_weight=weights[training], cell_propensity=P[training])
+    expected = model.fit(X, Y, sample_weight=weights[training], cell_propensity=P[training])
     assert np.array_equal(found.rank(X, 5).scores, expected.rank(X, 5).scores)
     assert not np.array_equal(found.rank(X, 5).scores, CrossFit(MODEL, rows, folds).fit(0).rank(X, 5).scores)

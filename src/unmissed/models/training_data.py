@@ -17,7 +17,7 @@ from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.features import Features
 from unmissed.losses.inverse import check_cells
-from unmissed.matrices import LARGEST, check_Y
+from unmissed.matrices import LARGEST, assemble, check_Y
 from unmissed.models.frames import Names, as_names, open_features, open_labels
 
 _MOST_WEIGHT = 1e30  # larger costs overflow
@@ -51,7 +51,8 @@ class TrainingData(LabeledData):
     label_names, feature_names : names of labels and features, arrays of strings, or None
     weights : weight of each row, which multiplies its costs, float64 above 0; None if all are 1
     cell_propensity : p of each observed positive, float64 CSR with the pattern of Y; None if p is that of the label
-    store : the store that X and Y are mapped from; such rows are pickled as its path and digest
+    store : the store that X and Y are mapped from; such rows are pickled as its path and digest, with their weights and
+        the propensities of their cells
     """
 
     X: Features
@@ -169,8 +170,9 @@ class TrainingData(LabeledData):
         return self.take(np.repeat(np.arange(self.n_samples), times.astype(np.int64)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.store is not None and type(self) is TrainingData and self.weights is self.cell_propensity is None:
-            return _stored, (*self.store, self.normalize, self.dense_weight)
+        if self.store is not None and type(self) is TrainingData:
+            cells = None if self.cell_propensity is None else self.cell_propensity.data
+            return _stored, (*self.store, self.normalize, self.dense_weight, self.weights, cells)
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
     @cached_property
@@ -208,9 +210,14 @@ def _part(matrix: sp.csr_matrix | None, rows: npt.NDArray[Any] | None, labels: n
     return part if labels is None or len(labels) == matrix.shape[1] else part[:, labels].sorted_indices()
 
 
-def _stored(path: str, digest: str, normalize: bool, dense_weight: float) -> TrainingData:
-    """Unpickle rows from the path of their store."""
-    return TrainingData.stored(path, digest, normalize=normalize, dense_weight=dense_weight)
+def _stored(
+    path: str, digest: str, normalize: bool, dense_weight: float, weights: Any = None, cells: Any = None
+) -> TrainingData:
+    """Unpickle rows from the path of their store, with their weights and the propensities of their cells."""
+    rows = TrainingData.stored(path, digest, normalize=normalize, dense_weight=dense_weight)
+    Y = rows.Y
+    matrix = None if cells is None else assemble(cells, Y.indices, Y.indptr, Y.shape)
+    return replace(rows, weights=weights, cell_propensity=matrix)
 
 
 def _made(cls: type[TrainingData], values: dict[str, Any]) -> TrainingData:

@@ -82,12 +82,12 @@ class HeldOut:
         rows, chosen = self.rows, self.sampling
         rng = np.random.default_rng(chosen.seed)
         self.labels: Indices = _sample(np.arange(rows.n_labels), chosen.most_labels, rng)
-        whole = len(self.labels) == rows.n_labels
-        self.Y = rows.Y if whole else rows.Y[:, self.labels]
+        has_all = len(self.labels) == rows.n_labels
+        self.Y = rows.Y if has_all else rows.Y[:, self.labels]
         self.p: Any = rows.cell_propensity
         if self.p is None:
             self.p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)[self.labels]
-        elif not whole:
+        elif not has_all:
             self.p = self.p[:, self.labels]
         self._order = rng.permutation(rows.n_samples)
         self._fold = np.empty(rows.n_samples, np.int64)
