@@ -110,9 +110,10 @@ def floor(X: Any, positives: Positives) -> Trained:
     design = lay_out(X, bias=True, seed=0)
     passes = Passes(design, QuantizedRows(design))
     weights = np.full((LANES, design.n_features), -1e-3, np.float32)  # written, so that each page is memory of its own
-    nobody = np.empty(0, np.int32)
+    nobody, no_h = np.empty(0, np.int32), np.empty(0, np.float32)
     labels = [
-        SimpleNamespace(positives=nobody, w=w, bias=np.float32(-2), square=1e-6 * design.n_features) for w in weights
+        SimpleNamespace(positives=nobody, h=no_h, w=w, bias=np.float32(-2), square=1e-6 * design.n_features)
+        for w in weights
     ]
     groups = -(-len(positives) // LANES)
     for _ in range(2):

@@ -307,3 +307,35 @@ def test_what_does_not_fit_is_rejected():
 def test_the_settings_are_printed():
     criterion = modules.ConvexHingeLoss(0.5, reduction="sum", max_inverse=8)
     assert repr(criterion) == "ConvexHingeLoss(reduction='sum', targets='dense', max_inverse=8)"
+
+
+def cells(Y):
+    """Return random propensities of present labels, as a sparse matrix and as a dense one with 0 elsewhere."""
+    p = np.random.default_rng(8).uniform(0.05, 1, Y.shape) * Y
+    return sp.csr_matrix(p), torch.tensor(p)
+
+
+@pytest.mark.parametrize("max_inverse", [None, 4.0])
+@pytest.mark.parametrize("form", ["dense", "indices"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_propensities_per_cell_equal_numpy(name, form, max_inverse):
+    scores, Y = problem()
+    sparse, dense = cells(Y)
+    expected = PAIRS[name](sparse, max_inverse).value(scores.numpy(), Y)
+    target = torch.tensor(Y) if form == "dense" else indices(Y)
+    p = dense if form == "dense" else torch.where(target < 0, -1.0, dense.gather(1, target.clamp(min=0)))
+    criterion = module(name, 0.5, reduction="none", max_inverse=max_inverse, targets=form)
+    np.testing.assert_allclose(criterion(scores, target, p).numpy(), expected, rtol=1e-6, atol=1e-9)
+    one_row = criterion(scores[2], target[2], p[2])
+    np.testing.assert_allclose(one_row.numpy(), expected[2], rtol=1e-6, atol=1e-9)
+
+
+def test_propensities_per_cell_that_do_not_fit_are_refused():
+    scores, Y = problem()
+    target, (_, p) = torch.tensor(Y), cells(Y)
+    criterion = modules.UnbiasedBCEWithLogitsLoss()
+    with pytest.raises(InputError, match="expected that of the targets"):
+        criterion(scores, target, p[:2])
+    with pytest.raises(InputError, match="a present label has the propensity 0; it must lie in"):
+        criterion(scores, target, 0 * p)
+    assert torch.equal(criterion(scores, target), functional.binary_cross_entropy_with_logits(scores, target))

@@ -90,7 +90,10 @@ def macro(rankings, truths, k, chosen):
 
 
 def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train_counts, filtered):
-    """Return every figure by its name. `rankings` are lists of labels (-1 pads), `truths` are sets."""
+    """Return every figure by its name. `rankings` are lists of labels (-1 pads), `truths` are sets.
+
+    `inverse` has 1/p per label, or is a list with a dict of the true labels of each row.
+    """
     pairs = set(filtered)
     depth = len(rankings[0]) if rankings else 0
     rows = []
@@ -103,20 +106,21 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
         if conventions.unseen_labels == "drop":
             left = {label for label in left if train_counts[label] > 0}
         if left or conventions.empty_rows == "keep":
-            rows.append(([label for label, _ in kept], [value for _, value in kept], left))
+            own = inverse[row] if isinstance(inverse, list) else inverse
+            rows.append(([label for label, _ in kept], [value for _, value in kept], left, own))
     figures = {}
     for k in ks:
-        plain = [row_metrics(labels, true, k) for labels, _, true in rows]
+        plain = [row_metrics(labels, true, k) for labels, _, true, _ in rows]
         for name in ("P", "nDCG", "recall", "sample F1", "MRR"):
             figures[f"{name}@{k}"] = ratio(sum(row[name] for row in plain), len(rows))
-        hits = sum(label in true for labels, _, true in rows for label in labels[:k])
-        n_pairs = sum(n_listed(labels, k) + len(true) for labels, _, true in rows)
+        hits = sum(label in true for labels, _, true, _ in rows for label in labels[:k])
+        n_pairs = sum(n_listed(labels, k) + len(true) for labels, _, true, _ in rows)
         figures[f"micro F1@{k}"] = ratio(2 * hits, n_pairs)
         if inverse is not None:
-            lists = [rerank(one, two, inverse) if conventions.rerank else one for one, two, _ in rows]
-            terms = [scored_terms(one, row[2], inverse, k) for one, row in zip(lists, rows, strict=True)]
+            lists = [rerank(one, two, inverse) if conventions.rerank else one for one, two, _, _ in rows]
+            terms = [scored_terms(one, row[2], row[3], k) for one, row in zip(lists, rows, strict=True)]
             figures[f"PSP@{k}"], figures[f"PSnDCG@{k}"] = scored(terms, conventions.variant, k)
-        occurring = {label for _, _, true in rows for label in true}
+        occurring = {label for _, _, true, _ in rows for label in true}
         chosen = sorted(occurring) if conventions.macro == "true" else list(range(n_labels))
         values = macro([row[0] for row in rows], [row[2] for row in rows], k, chosen)
         for name, value in zip(("macro precision", "macro recall", "macro F1", "coverage"), values, strict=True):

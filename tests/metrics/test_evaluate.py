@@ -13,6 +13,7 @@ from tests.metrics.cases import cases, conventions, corpus
 from unmissed.errors import InputError
 from unmissed.metrics import AUTHORS, DISMECPP, PYXCLIB, Conventions, evaluate, merge
 from unmissed.metrics.builtin import BUILTIN
+from unmissed.metrics.metric import RowMetric
 from unmissed.ranking import Ranking
 
 KS = (1, 2, 3, 5)
@@ -55,6 +56,67 @@ def test_every_figure_equals_the_reference_loops_under_every_convention(case, co
         [tuple(pair) for pair in case.filtered.tolist()],
     )
     same(found.figures, expected)
+
+
+def of_cells(Y, seed=0):
+    """Return random inverse propensities with the pattern of Y, some of them equal."""
+    return sp.csr_matrix((np.random.default_rng(seed).integers(4, 20, Y.nnz) / 4, Y.indices, Y.indptr), Y.shape)
+
+
+@pytest.mark.kernel
+@settings(deadline=None, max_examples=100)
+@given(cases(), conventions)
+def test_inverse_propensities_per_cell_equal_the_reference_loops(case, convention):
+    convention, inverse = replace(convention, rerank=False), of_cells(case.Y)
+    found = full(replace(case, inverse=inverse), convention, filtered=case.filtered)
+    expected = naive.evaluate(
+        case.ranking.labels.tolist(),
+        case.ranking.scores.tolist(),
+        case.truths,
+        case.Y.shape[1],
+        [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True)) for row in inverse],
+        KS,
+        convention,
+        case.train_counts,
+        [tuple(pair) for pair in case.filtered.tolist()],
+    )
+    same(found.figures, expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(cases())
+def test_the_same_inverse_propensity_in_all_cells_of_a_label_is_that_of_the_label(case):
+    cells = sp.csr_matrix((case.inverse[case.Y.indices], case.Y.indices, case.Y.indptr), case.Y.shape)
+    per_label, per_cell = full(case), full(replace(case, inverse=cells))
+    assert np.array_equal(per_label.terms, per_cell.terms)
+    assert per_label.figures.keys() == per_cell.figures.keys()
+
+
+def test_batches_with_inverse_propensities_per_cell_are_merged():
+    ranking, Y = corpus()[:2]
+    inverse = of_cells(Y)
+    parts = [evaluate(ranking.rows(part), Y[part], inverse[part]) for part in (slice(0, 150), slice(150, None))]
+    assert merge(parts)["PSP@5"] == pytest.approx(evaluate(ranking, Y, inverse)["PSP@5"], rel=1e-12)
+
+
+class PerLabel(RowMetric):
+    name, needs = "per label", ("inverse_propensities",)
+
+    def per_row(self, rows):
+        return np.full(len(rows.labels), rows.inverse_propensities[0])
+
+
+def test_what_needs_one_inverse_propensity_per_label_refuses_a_matrix_of_them():
+    ranking, Y = corpus()[:2]
+    inverse = of_cells(Y)
+    with pytest.raises(InputError, match="per label needs inverse_propensities"):
+        evaluate(ranking, Y, inverse, metrics=[PerLabel()])
+    with pytest.raises(InputError, match="rerank moves labels by one inverse propensity per label"):
+        evaluate(ranking, Y, inverse, conventions=Conventions(rerank=True))
+    with pytest.raises(InputError, match=r"inverse_propensities is 0\.25 in row 0, label"):
+        evaluate(ranking, Y, 0.25 * Y)
+    with pytest.raises(InputError, match="has no value for a label of Y"):
+        evaluate(ranking, Y, sp.csr_matrix(Y.shape))
 
 
 @pytest.mark.kernel

@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from tests.runs.corpora import small_corpus
-from unmissed import LEML, DiSMEC, Popularity, PWDiSMEC, load_model, open_run, scorer
+from unmissed import LEML, DiSMEC, LogisticOVR, Popularity, PWDiSMEC, load_model, open_run, scorer
 from unmissed.data import TextFeatures
 from unmissed.errors import InputError
 from unmissed.execution import Work
@@ -240,7 +240,7 @@ def test_cross_validation_works_on_a_model_without_a_pipeline():
 def test_a_weight_is_how_often_a_row_counts():
     weights = np.random.default_rng(0).integers(0, 4, TRAIN.n_samples)
     kept = np.repeat(np.arange(TRAIN.n_samples), weights)
-    for model in (PWDiSMEC(n_jobs=1), Popularity()):
+    for model in (LogisticOVR(n_jobs=1), Popularity()):
         found = clone(model).fit(TRAIN.X, TRAIN.Y, sample_weight=weights)
         expected = clone(model).fit(TRAIN.X[kept], TRAIN.Y[kept])
         assert np.array_equal(found.rank(TEST.X, 3).scores, expected.rank(TEST.X, 3).scores)
@@ -258,6 +258,7 @@ def test_a_weight_is_how_often_a_row_counts():
         ([1, np.nan], "is nan for row 1"),
         ([1], "one number for each of 2 rows"),
         ([2**31, 1], "adds up to 2147483649; expected 1 to"),
+        ([1e31, 1], "is 1e\\+31 for row 0; expected a number from 0 to 1e\\+30"),
         ([0, 0], "adds up to zero"),
     ],
 )

@@ -101,3 +101,16 @@ def test_cells_know_how_many_positives_the_model_of_their_fold_was_trained_on(ro
         counts = np.asarray(rows.Y[folds.training(fold)].sum(axis=0)).ravel()
         mine = folds.fold[cells.rows] == fold
         np.testing.assert_array_equal(cells.train_counts[mine], counts[cells.labels[mine]])
+
+
+def test_a_fold_trains_with_the_weights_and_the_propensities_of_its_own_rows(rows, folds):
+    rng = np.random.default_rng(3)
+    P = sp.csr_matrix((rng.uniform(0.1, 1, rows.Y.nnz), rows.Y.indices, rows.Y.indptr), rows.Y.shape)
+    weights, training = rng.uniform(0.5, 3, rows.n_samples), folds.training(0)
+    weighted = rows.weighted(weights).with_cell_propensity(P)
+    found = CrossFit(MODEL, weighted, folds).fit(0)
+    model = PWDiSMEC(C=0.5 * (rows.n_samples / len(training)) ** 0.5, **PWDiSMEC.fast_params)
+    X, Y = rows.X.csr[training], rows.Y[training]
+    expected = model.fit(X, Y, sample_weight=weights[training], cell_propensity=P[training])
+    assert np.array_equal(found.rank(X, 5).scores, expected.rank(X, 5).scores)
+    assert not np.array_equal(found.rank(X, 5).scores, CrossFit(MODEL, rows, folds).fit(0).rank(X, 5).scores)

@@ -118,3 +118,16 @@ def test_bad_propensities_are_rejected():
         drop_labels(truth(), [0.5, 0.5], np.random.default_rng(0))
     with pytest.raises(InputError, match="the propensity is 0"):
         drop_labels(truth(), 0.0, np.random.default_rng(0))
+
+
+def test_each_cell_is_kept_as_often_as_its_own_propensity_says():
+    Y = truth(n_samples=4, n_labels=3)
+    p = sp.csr_matrix((np.linspace(0.05, 1, Y.nnz), Y.indices, Y.indptr), Y.shape)
+    rng = np.random.default_rng(2)
+    share = sum(drop_labels(Y, p, rng).toarray() for _ in range(4000)) / 4000
+    assert np.abs(share - p.toarray()).max() < 5 * 0.5 / np.sqrt(4000)
+    per_label = np.array([0.2, 0.5, 0.9])
+    cells = Y.multiply(per_label[None, :])
+    assert (drop_labels(Y, per_label, 7) != drop_labels(Y, cells, 7)).nnz == 0
+    with pytest.raises(InputError, match="propensities has no value for a label of Y: row"):
+        drop_labels(Y, cells.tocsr()[::-1], 7)

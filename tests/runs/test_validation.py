@@ -68,9 +68,9 @@ def test_rows_are_validated_before_they_are_cut_into_batches(checked, tmp_path):
 class _Counted(DiSMEC):
     n_computed = 0
 
-    def _costs(self, label_counts, n_samples):
+    def _costs(self, rows):
         _Counted.n_computed += 1
-        return super()._costs(label_counts, n_samples)
+        return super()._costs(rows)
 
 
 def test_costs_are_computed_once(monkeypatch):

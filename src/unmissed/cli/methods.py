@@ -100,7 +100,7 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     annotation, default, shown, words = _scalar(parameter.annotation), parameter.default, None, []
     if parameter.is_propensity:
         annotation, default, shown = str | None, None, "jain"
-        words = ["jain", "jain:A,B", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA"]
+        words = ["jain", "jain:A,B", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA", "cells:FILE"]
     elif parameter.holds_models:
         annotation, default = str, ",".join(default)
     elif parameter.annotation is bool:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.losses.half import Array
+from unmissed.matrices import assemble, canonical_csr
 
 
 def bound_factor(inverse: Any) -> Any:
@@ -53,6 +55,47 @@ def check_propensities(p: npt.ArrayLike, source: str = "") -> Array:
         advice = " (for an inverse propensity give 1 / value)" if value > 1 else ""
         raise InputError(f"{prefix}{subject} {value:g}; it must lie in (0, 1]{advice}")
     return values
+
+
+def check_cells(values: Any, Y: sparse.csr_matrix, name: str, *, inverse: bool = False) -> sparse.csr_matrix:
+    """Return a number per observed positive as a float64 matrix that shares the index arrays of Y.
+
+    Raise InputError unless `values` is a sparse matrix with the shape and the pattern of Y, and each number is a
+    propensity, in (0, 1], or, with `inverse`, an inverse one, finite and at least 1.
+
+    Parameters
+    ----------
+    values
+        Sparse matrix of any format; a value for each entry of Y and for no other cell.
+    Y
+        The observed labels, canonical CSR.
+    name
+        What the values are, for the error message.
+    """
+    if not sparse.issparse(values):
+        raise InputError(f"{name} must be a sparse matrix with a value for each observed positive of Y")
+    cells = canonical_csr(values, name)
+    if cells.shape != Y.shape:
+        raise InputError(f"{name} has the shape {cells.shape}, Y has {Y.shape}; expected the same")
+    if not (np.array_equal(cells.indptr, Y.indptr) and np.array_equal(cells.indices, Y.indices)):
+        first = int(np.setxor1d(cell_keys(cells), cell_keys(Y))[0])
+        row, label = divmod(first, Y.shape[1])
+        what = "no value for a label of Y" if Y[row, label] else "a value for a label that Y does not have"
+        raise InputError(f"{name} has {what}: row {row}, label {label}; expected the pattern of Y")
+    data = cells.data.astype(np.float64)
+    valid = (data >= 1) & np.isfinite(data) if inverse else (data > 0) & (data <= 1)
+    if not valid.all():
+        at = int(np.argmin(valid))
+        row = int(np.searchsorted(Y.indptr, at, side="right")) - 1
+        expected = "at least 1 and finite" if inverse else "above 0 and at most 1"
+        raise InputError(f"{name} is {data[at]:g} in row {row}, label {Y.indices[at]}; expected {expected}")
+    return assemble(data, Y.indices, Y.indptr, Y.shape)
+
+
+def cell_keys(matrix: Any) -> npt.NDArray[np.int64]:
+    """Return a number per entry of a canonical CSR matrix, row * n_labels + label, in increasing order."""
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return np.asarray(rows * matrix.shape[1] + matrix.indices)
 
 
 def inverse_propensities(p: npt.ArrayLike, max_inverse: float | None = None) -> Array:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from unmissed.errors import InputError
 from unmissed.losses.half import UNKNOWN, Array, Coefficient, Curve, Function, Half, Metadata, Order, as_scores, known
+from unmissed.losses.inverse import cell_keys
 from unmissed.matrices import canonical_csr, check_Y
 from unmissed.settings import SETTINGS
 
@@ -37,6 +38,9 @@ class Loss:
         Whether both halves are convex upper bounds of the 0-1 loss.
     domain
         The closed interval that scores must lie in.
+    cells
+        The cells, entries of a canonical CSR matrix, that the coefficients of l+ belong to, one each; None if they
+        belong to labels. Such a loss takes any Y whose present labels are among the cells.
 
     Notes
     -----
@@ -51,6 +55,7 @@ class Loss:
     corrected: Metadata = UNKNOWN
     bounds_zero_one: bool = False
     domain: tuple[float, float] = (-np.inf, np.inf)
+    cells: sp.csr_matrix | None = None
 
     @classmethod
     def of_margin(cls, curve: Curve, **metadata: Any) -> Loss:
@@ -75,12 +80,20 @@ class Loss:
     @property
     def n_labels(self) -> int | None:
         """The number of labels; None if the loss does not depend on the label."""
+        if self.cells is not None:
+            return int(self.cells.shape[1])
         return self.positive.n_labels or self.negative.n_labels
 
     def take(self, labels: npt.ArrayLike) -> Loss:
         """Return the loss of the selected labels: its k-th label is labels[k] of this one."""
-        shift = np.asarray(self.shift)[np.asarray(labels)] if np.ndim(self.shift) else self.shift
-        return replace(self, positive=self.positive.take(labels), negative=self.negative.take(labels), shift=shift)
+        chosen, cells = np.asarray(labels), self.cells
+        if cells is not None:
+            numbers = sp.csr_matrix((np.arange(cells.nnz), cells.indices, cells.indptr), cells.shape)[:, chosen]
+            numbers.sort_indices()
+            cells, chosen = numbers, numbers.data
+        shift = np.asarray(self.shift)[chosen] if np.ndim(self.shift) else self.shift
+        positive, negative = self.positive.take(chosen), self.negative.take(labels)
+        return replace(self, positive=positive, negative=negative, shift=shift, cells=cells)
 
     def value(self, scores: Any, Y: Any) -> Any:
         """Return the loss of each (row, label) pair, with the shape and sparsity pattern of the scores."""
@@ -103,7 +116,7 @@ class Loss:
             total, count = float(values.sum(dtype=np.float64)), values.size
         else:
             s = self._checked(scores)
-            present = _Present(Y, s.shape)
+            present = _Present(Y, s.shape, self.cells)
             total = sum(float(self._dense("value", s[a:b], present, a).sum(dtype=np.float64)) for a, b in _blocks(s))
             count = s.size
         return total / max(count, 1) if reduction == "mean" else total
@@ -112,13 +125,13 @@ class Loss:
         if sp.issparse(scores):
             return self._stored(order, scores, Y)
         s = self._checked(scores)
-        return self._dense(order, s, _Present(Y, s.shape), 0)
+        return self._dense(order, s, _Present(Y, s.shape, self.cells), 0)
 
     def _dense(self, order: Order, s: Array, present: _Present, start: int) -> Array:
         """Return l- of each score of rows start, start + 1, ..., and l+ where the label is present."""
         out = self.negative.evaluate(order, s)
-        rows, labels = present.within(start, start + len(s))
-        out[rows, labels] = self.positive.take(labels).evaluate(order, s[rows, labels])
+        rows, labels, coefficients = present.within(start, start + len(s))
+        out[rows, labels] = self.positive.take(coefficients).evaluate(order, s[rows, labels])
         return out
 
     def _stored(self, order: Order, scores: Any, Y: Any) -> sp.csr_array:
@@ -128,8 +141,8 @@ class Loss:
         labels = stored.indices
         values = self.negative.take(labels).evaluate(order, stored.data)
         rows = np.repeat(np.arange(stored.shape[0]), np.diff(stored.indptr))
-        positives = _Present(Y, stored.shape).among(rows, labels)
-        values[positives] = self.positive.take(labels[positives]).evaluate(order, stored.data[positives])
+        positives, coefficients = _Present(Y, stored.shape, self.cells).among(rows, labels)
+        values[positives] = self.positive.take(coefficients).evaluate(order, stored.data[positives])
         return sp.csr_array((values, labels, stored.indptr), shape=stored.shape)
 
     def _checked(self, scores: Any, shape: tuple[int, ...] | None = None) -> Array:
@@ -137,6 +150,8 @@ class Loss:
         shape = s.shape if shape is None else shape
         if len(shape) != 2:
             raise InputError(f"scores must be a matrix of rows and labels, not of shape {shape}")
+        if self.cells is not None and self.cells.shape != shape:
+            raise InputError(f"the loss was made for cells of shape {self.cells.shape}, but the scores have {shape}")
         if self.n_labels not in (None, shape[1]):
             raise InputError(f"the loss was made for {self.n_labels} labels, but the scores have {shape[1]}")
         low, high = self.domain
@@ -146,24 +161,40 @@ class Loss:
 
 
 class _Present:
-    """The (row, label) pairs of present labels, sorted by row."""
+    """The (row, label) pairs of present labels, sorted by row, and the coefficient of l+ that each of them takes.
 
-    def __init__(self, Y: Any, shape: tuple[int, ...]) -> None:
+    The number of a coefficient is that of the label, or of the cell if the loss has coefficients of `cells`.
+    """
+
+    def __init__(self, Y: Any, shape: tuple[int, ...], cells: sp.csr_matrix | None) -> None:
         if np.shape(Y) != tuple(shape):
             raise InputError(f"labels have shape {np.shape(Y)}, but scores have shape {tuple(shape)}")
         self._matrix = check_Y(Y)
+        self._coefficients = self._matrix.indices if cells is None else _find_cells(self._matrix, cells)
 
-    def within(self, start: int, stop: int) -> tuple[Array, Array]:
-        """Return rows (relative to `start`) and labels of the present pairs of rows start to stop - 1."""
+    def within(self, start: int, stop: int) -> tuple[Array, Array, Array]:
+        """Return rows (relative to `start`), labels and coefficients of the present pairs of rows start to stop - 1."""
         pointer = self._matrix.indptr[start : stop + 1]
         rows = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
-        return rows, self._matrix.indices[pointer[0] : pointer[-1]]
+        inside = slice(pointer[0], pointer[-1])
+        return rows, self._matrix.indices[inside], self._coefficients[inside]
 
-    def among(self, rows: Array, labels: Array) -> Array:
-        """Return a mask over pairs, which are sorted by row and label: True if the label is present."""
-        present_rows, present_labels = self.within(0, self._matrix.shape[0])
-        width = np.int64(self._matrix.shape[1])
-        return np.isin(rows * width + labels, present_rows * width + present_labels, assume_unique=True)
+    def among(self, rows: Array, labels: Array) -> tuple[Array, Array]:
+        """Return which of the pairs, sorted by row and label, are present, and the coefficients of these."""
+        keys, present = rows * np.int64(self._matrix.shape[1]) + labels, cell_keys(self._matrix)
+        mask = np.isin(keys, present, assume_unique=True)
+        return mask, self._coefficients[np.isin(present, keys, assume_unique=True)]
+
+
+def _find_cells(Y: sp.csr_matrix, cells: sp.csr_matrix) -> Array:
+    """Return the position of each entry of Y among the entries of `cells`; raise InputError if one is missing."""
+    wanted, known = cell_keys(Y), cell_keys(cells)
+    at = np.searchsorted(known, wanted)
+    missing = np.append(known, -1)[at] != wanted
+    if missing.any():
+        row, label = divmod(int(wanted[np.argmax(missing)]), Y.shape[1])
+        raise InputError(f"there is no propensity for label {label} of row {row}, which is present")
+    return at
 
 
 def _blocks(s: Array) -> Iterator[tuple[int, int]]:

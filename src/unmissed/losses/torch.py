@@ -54,7 +54,8 @@ class PropensityLoss(nn.Module):
     propensities
         The probability that a true label is observed: one number, or one per label. Stored as the buffer
         `propensities`, which moves with the module and is in its state_dict. A float32 or float64 tensor keeps its
-        dtype, other values get torch's default dtype. `module.half()` does not convert the buffer to 16 bits.
+        dtype, other values get torch's default dtype. `module.half()` does not convert the buffer to 16 bits. A call
+        may give one per present label of each row instead (`forward`).
     reduction
         "mean" over rows and labels, "sum", or "none", as in `torch.nn`.
     max_inverse
@@ -71,7 +72,7 @@ class PropensityLoss(nn.Module):
 
     def __init__(
         self,
-        propensities: npt.ArrayLike | Tensor,
+        propensities: npt.ArrayLike | Tensor = 1.0,
         *,
         reduction: Reduction = "mean",
         max_inverse: float | None = None,
@@ -95,21 +96,27 @@ class PropensityLoss(nn.Module):
         """Return l+ - l- of the logits; `inverse` is 1/p and broadcasts with them."""
         raise NotImplementedError
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of the logits against dense targets or label indices."""
+    def forward(self, logits: Tensor, target: Tensor, propensities: Tensor | None = None) -> Tensor:
+        """Return the loss of the logits against dense targets or label indices.
+
+        `propensities`, of the shape of the targets, has p of each present label of each row, in place of those of the
+        module. Numbers where no label is present (0, or -1 of indices) do not matter; of an index that is listed twice,
+        one p counts.
+        """
         logits = logits.to(_at_least_float32(logits.dtype))
-        inverse = self.propensities.reciprocal()
+        p = self.propensities if propensities is None else self._check_cells(propensities, target)
+        inverse = p.reciprocal()
         if self.max_inverse is not None:
             inverse = inverse.clamp(max=self.max_inverse)
         inverse = inverse.to(logits.dtype)  # last, to round 1/p only once
-        if inverse.ndim and logits.shape[-1] != inverse.shape[0]:
+        if propensities is None and inverse.ndim and logits.shape[-1] != inverse.shape[0]:
             raise InputError(
                 f"the logits have {logits.shape[-1]} labels, but there are {inverse.shape[0]} propensities"
             )
         absent = self.negative(logits)
         if self.targets == "dense":
             return self._dense(logits, target, inverse, absent)
-        return self._indexed(logits, target, inverse, absent)
+        return self._indexed(logits, target, inverse, absent, per_cell=propensities is not None)
 
     def extra_repr(self) -> str:
         """Return the settings that `print(module)` shows."""
@@ -133,23 +140,37 @@ class PropensityLoss(nn.Module):
             return loss
         return loss.mean() if self.reduction == "mean" else loss.sum()
 
-    def _indexed(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor) -> Tensor:
+    def _indexed(self, logits: Tensor, target: Tensor, inverse: Tensor, absent: Tensor, *, per_cell: bool) -> Tensor:
         if target.is_floating_point() or target.shape[:-1] != logits.shape[:-1]:
             raise InputError(f"label indices must be integers of shape (rows, width), not {tuple(target.shape)}")
         if _can_read(target):  # otherwise gather checks them
             self._check_indices(target, logits.shape[-1])
-        ordered = target.long().sort(dim=-1).values  # duplicates become adjacent
+        ordered, order = target.long().sort(dim=-1)  # duplicates become adjacent
         duplicate = torch.zeros_like(ordered, dtype=torch.bool)
         duplicate[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
         present = (ordered != PADDING) & ~duplicate
         labels = torch.where(ordered == PADDING, torch.zeros_like(ordered), ordered)
         chosen = logits.gather(-1, labels)
-        added = self.difference(chosen, inverse[labels] if inverse.ndim else inverse)
+        if inverse.ndim:
+            inverse = inverse.gather(-1, order) if per_cell else inverse[labels]
+        added = self.difference(chosen, inverse)
         added = torch.where(present, added, torch.zeros_like(added))
         if self.reduction == "none":
             return absent.scatter_add(-1, labels, added)
         total = absent.sum() + added.sum()
         return total / logits.numel() if self.reduction == "mean" else total
+
+    def _check_cells(self, propensities: Tensor, target: Tensor) -> Tensor:
+        """Return p of the present labels, and 1 elsewhere; p outside of (0, 1] raises, or becomes nan if unreadable."""
+        if propensities.shape != target.shape:
+            shapes = tuple(propensities.shape), tuple(target.shape)
+            raise InputError(f"propensities have shape {shapes[0]}; expected that of the targets, {shapes[1]}")
+        p = propensities.detach().to(_at_least_float32(propensities.dtype))
+        p = torch.where(target == PADDING if self.targets == "indices" else target == 0, torch.ones_like(p), p)
+        valid = (p > 0) & (p <= 1)
+        if _can_read(p) and not _all(valid):
+            raise InputError(f"a present label has the propensity {float(p[~valid][0]):g}; it must lie in (0, 1]")
+        return torch.where(valid, p, torch.full_like(p, torch.nan))
 
     @staticmethod
     def _zero_one(target: Tensor, dtype: torch.dtype) -> Tensor:
@@ -239,7 +260,7 @@ class UnbiasedLoss(PropensityLoss):
         self,
         positive: Function,
         negative: Function,
-        propensities: npt.ArrayLike | Tensor,
+        propensities: npt.ArrayLike | Tensor = 1.0,
         *,
         reduction: Reduction = "mean",
         max_inverse: float | None = None,

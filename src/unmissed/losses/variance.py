@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.losses.correction import AnyLoss, unbiased
@@ -88,7 +89,7 @@ def loss_variance(
     """
     truth = loss if isinstance(loss, Loss) else Loss.of_functions(*loss)
     s = as_scores(scores)
-    r = _probability(relevance, "relevance")
+    r, p = _probability(relevance, "relevance"), _probability(p, "p")
     exact = moments(unbiased(truth, p), truth, s, p, r)
     clipped = None
     if max_inverse is not None:
@@ -98,6 +99,8 @@ def loss_variance(
 
 
 def _probability(values: npt.ArrayLike, name: str) -> Array:
+    if sparse.issparse(values):
+        raise InputError(f"{name} is a sparse matrix; expected one number, or one per label")
     array = np.asarray(values, dtype=np.float64)
     if not np.all((array >= 0) & (array <= 1)):
         raise InputError(f"{name} must lie in [0, 1]")

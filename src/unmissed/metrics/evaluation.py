@@ -101,7 +101,8 @@ class Evaluation:
     totals : float64 array of shape (len(k), n_columns)
         The sums of the terms in double precision; used for the figures.
     labels : LabelTally
-    inverse_propensities, train_counts : arrays of shape (n_labels,), or None if not given
+    inverse_propensities, train_counts : arrays of shape (n_labels,), or None if not given; None also for inverse
+        propensities per cell, so there is no `support` and no decile's part of PSP
     conventions : Conventions
         The definitions that the figures follow.
     metrics : tuple of Metric

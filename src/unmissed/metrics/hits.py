@@ -19,13 +19,13 @@ _SHORT = 16  # number of true labels up to which linear search is faster than bi
 
 
 @kernel()
-def is_true(label, indices, start, stop):
-    """Return whether `label` is among the sorted true labels `indices[start:stop]`."""
+def find_true(label, indices, start, stop):
+    """Return the position of `label` among the sorted true labels `indices[start:stop]`, or -1."""
     if stop - start <= _SHORT:
-        for at in range(start, stop):  # noqa: SIM110, Numba has no generators in any()
+        for at in range(start, stop):
             if indices[at] == label:
-                return True
-        return False
+                return at
+        return -1
     low, high = start, stop
     while low < high:
         middle = (low + high) // 2
@@ -33,7 +33,7 @@ def is_true(label, indices, start, stop):
             low = middle + 1
         else:
             high = middle
-    return low < stop and indices[low] == label
+    return low if low < stop and indices[low] == label else -1
 
 
 @kernel()
@@ -42,7 +42,7 @@ def mark_hits(labels: Array, indptr: Array, indices: Array, hits: Array) -> None
     for row in range(labels.shape[0]):
         for position in range(labels.shape[1]):
             label = labels[row, position]
-            hits[row, position] = label >= 0 and is_true(label, indices, indptr[row], indptr[row + 1])
+            hits[row, position] = label >= 0 and find_true(label, indices, indptr[row], indptr[row + 1]) >= 0
 
 
 @kernel()
@@ -69,12 +69,12 @@ def rerank_row(labels, scores, weights, depth, order):
 def heaviest(indices, start, stop, weights, size, heavy_labels, heavy_weights):
     """Fill the `size` largest weights of the true labels, in decreasing order; return how many there are.
 
-    Ties are in increasing order of labels.
+    `weights` are aligned with `indices`. Ties are in increasing order of labels.
     """
     for position in range(size):
         heavy_weights[position] = 0.0
     for at in range(start, stop):
-        label, weight = indices[at], weights[indices[at]]
+        label, weight = indices[at], weights[at]
         if weight <= heavy_weights[size - 1]:
             continue
         for position in range(size):  # branch-free insertion
@@ -117,6 +117,7 @@ def tally(
     indptr: Array,
     indices: Array,
     weights: Array,
+    label_weights: Array,
     cuts: Array,
     scaling: int,
     terms: Array,
@@ -126,7 +127,8 @@ def tally(
     """Compute each row's terms and their sums, and count how often each label is true, listed, hit, scored and best.
 
     `labels` (rows, depth) are the rankings, padded with -1. `cuts` are increasing and at most depth. `weights` are the
-    inverse propensities, or empty. `scores` are empty unless the weighted terms use re-ranked lists.
+    inverse propensities of the true labels, aligned with `indices`, or empty. `scores` and `label_weights`, the inverse
+    propensities of all labels, are empty unless the weighted terms use re-ranked lists.
 
     `terms` (rows, cuts, 7 or 3) is float32 because writing new memory is much of the cost. `totals` (cuts, 7 or 3) sums
     the unrounded terms in float64. `counts` (labels, cuts, 5) is int32, with the counts of a label adjacent. A label is
@@ -137,7 +139,7 @@ def tally(
     deepest = cuts[-1]
     discounts = 1.0 / np.log2(np.arange(deepest) + 2.0)
     ideals = np.concatenate((np.zeros(1), np.cumsum(discounts)))
-    flags = np.zeros(depth, dtype=np.bool_)
+    found_at = np.zeros(depth, dtype=np.int64)
     order = np.arange(depth)
     heavy_labels = np.zeros(deepest, dtype=np.int32)
     heavy_weights = np.zeros(deepest)
@@ -147,13 +149,13 @@ def tally(
             counts[indices[at], 0, TRUE] += 1
         for position in range(depth):
             label = labels[row, position]
-            flags[position] = label >= 0 and is_true(label, indices, start, stop)
+            found_at[position] = find_true(label, indices, start, stop) if label >= 0 else -1
         found, gain, cut = 0, 0.0, 0
         for position in range(deepest):
             label = labels[row, position]
             if label >= 0:
                 counts[label, cut, LISTED] += 1
-            if flags[position]:
+            if found_at[position] >= 0:
                 found += 1
                 gain += discounts[position]
                 counts[label, cut, HIT] += 1
@@ -163,18 +165,18 @@ def tally(
                 put(terms, totals, row, cut, NDCG, gain / ideal if ideal > 0 else 0.0)
                 put(terms, totals, row, cut, RECALL, found / (stop - start) if stop > start else 0.0)
                 cut += 1
-        if weights.size == 0:
+        if terms.shape[2] <= PSP_GAIN:
             continue
         held = heaviest(indices, start, stop, weights, deepest, heavy_labels, heavy_weights)
         if scores.size > 0:
-            rerank_row(labels[row], scores[row], weights, scores.shape[1], order)
+            rerank_row(labels[row], scores[row], label_weights, scores.shape[1], order)
         gain, most, discounted_gain, discounted_most, cut = 0.0, 0.0, 0.0, 0.0, 0
         for position in range(deepest):
-            if flags[order[position]]:
-                label = labels[row, order[position]]
-                gain += weights[label]
-                discounted_gain += weights[label] * discounts[position]
-                counts[label, cut, SCORED] += 1
+            at = found_at[order[position]]
+            if at >= 0:
+                gain += weights[at]
+                discounted_gain += weights[at] * discounts[position]
+                counts[indices[at], cut, SCORED] += 1
             if position < held:
                 most += heavy_weights[position]
                 discounted_most += heavy_weights[position] * discounts[position]

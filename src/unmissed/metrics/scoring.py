@@ -10,29 +10,30 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.errors import InputError
-from unmissed.losses.inverse import check_inverse_propensities
+from unmissed.losses.inverse import check_cells, check_inverse_propensities
 from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
 from unmissed.metrics.evaluation import Evaluation, LabelTally, Unseen
 from unmissed.metrics.hits import BEST, HIT, LISTED, SCORED, TRUE, mark_hits, tally
-from unmissed.metrics.metric import Counts, EvaluatedRows, Floats, Metric, RowMetric, check_values
+from unmissed.metrics.metric import CompiledMetric, Counts, EvaluatedRows, Floats, Metric, RowMetric, check_values
 from unmissed.metrics.metric_registry import find_metrics, known_metrics
 from unmissed.ranking import Ranking
 
 
 class _RankedRows(NamedTuple):
-    """The ranking of each row, and its true labels in CSR form with sorted indices."""
+    """The ranking of each row, its true labels in CSR form with sorted indices, and 1/p of each, if it is given."""
 
     labels: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32]
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int32]
+    inverse: Floats | None
 
 
 def evaluate(
     ranking: Any,
     Y: Any,
-    inverse_propensities: npt.ArrayLike | None = None,
+    inverse_propensities: npt.ArrayLike | sparse.csr_matrix | None = None,
     k: int | Sequence[int] = (1, 3, 5),
     *,
     metrics: Iterable[str | Metric] | None = None,
@@ -49,8 +50,9 @@ def evaluate(
         `Ranking.from_scores` does.
     Y : scipy sparse matrix or array of shape (n_samples, n_labels)
         The true labels: 1 for a true label, 0 or no entry elsewhere.
-    inverse_propensities : array of n_labels, optional
-        1/p of each label, estimated from the *training* counts. PSP and PSnDCG need it.
+    inverse_propensities : array of n_labels, or sparse matrix with the pattern of Y, optional
+        1/p of each label, estimated from the *training* counts, or 1/p of each true label of each row. PSP and PSnDCG
+        need it.
     k : int or sequence of int
         The cut-offs.
     metrics : names or `Metric` objects, optional
@@ -76,13 +78,13 @@ def evaluate(
         ranking = _rank_scores(ranking, n_labels, needed_depth(cuts, conventions, pairs))
     _check_depth(ranking, cuts, conventions)
     _check_fit(ranking, truth.shape)
-    inverse = None if inverse_propensities is None else check_inverse_propensities(inverse_propensities, n_labels)
+    inverse, of_cells = _check_inverse(inverse_propensities, truth, conventions)
     counts = _check_counts(train_counts, n_labels)
-    computed = _choose(metrics, {"inverse_propensities": inverse is not None, "train_counts": counts is not None})
+    given = {"inverse_propensities": inverse is not None, "train_counts": counts is not None}
+    computed = _choose(metrics, given, per_cell=inverse is None and of_cells is not None)
     depth = max(cuts[-1], RERANK_DEPTH if conventions.rerank else 0)
-    rows = _RankedRows(
-        ranking.labels, ranking.scores, truth.indptr.astype(np.int64), truth.indices.astype(np.int32, copy=False)
-    )
+    indptr, indices = truth.indptr.astype(np.int64), truth.indices.astype(np.int32, copy=False)
+    rows = _RankedRows(ranking.labels, ranking.scores, indptr, indices, of_cells)
     if pairs is not None:
         rows = _without_pairs(rows, pairs, n_labels, conventions)
     unseen = None if counts is None else _unseen(rows, counts)
@@ -100,14 +102,37 @@ def evaluate(
     return Evaluation(cuts, terms, totals, labels, inverse, counts, conventions, computed, unseen)
 
 
-def _choose(metrics: Iterable[str | Metric] | None, given: dict[str, bool]) -> tuple[Metric, ...]:
-    """Return the named metrics, or those that are computed by default; raise if a named one needs what is missing."""
+def _check_inverse(
+    inverse: Any, truth: sparse.csr_matrix, conventions: Conventions
+) -> tuple[Floats | None, Floats | None]:
+    """Return 1/p of each label, and of each true label of each row; the former is None if the latter was given."""
+    if inverse is None:
+        return None, None
+    if not sparse.issparse(inverse):
+        of_labels = check_inverse_propensities(inverse, truth.shape[1])
+        return of_labels, of_labels[truth.indices]
+    if conventions.rerank:
+        raise InputError("rerank moves labels by one inverse propensity per label; a matrix of them has other cells")
+    return None, check_cells(inverse, truth, "inverse_propensities", inverse=True).data
+
+
+def _choose(
+    metrics: Iterable[str | Metric] | None, given: dict[str, bool], *, per_cell: bool = False
+) -> tuple[Metric, ...]:
+    """Return the named metrics, or those that are computed by default; raise if a named one needs what is missing.
+
+    Inverse propensities per cell are enough for metrics of the compiled pass.
+    """
+
+    def lacks(metric: Metric) -> list[str]:
+        compiled = per_cell and isinstance(metric, CompiledMetric)
+        return [need for need in metric.needs if not (given[need] or (compiled and need == "inverse_propensities"))]
+
     if metrics is None:
-        default = [metric for metric in known_metrics().values() if metric.by_default]
-        return tuple(metric for metric in default if all(given[need] for need in metric.needs))
+        return tuple(metric for metric in known_metrics().values() if metric.by_default and not lacks(metric))
     named = find_metrics(metrics)
     for metric in named:
-        missing = [need for need in metric.needs if not given[need]]
+        missing = lacks(metric)
         if missing:
             raise InputError(f"{metric.name} needs {' and '.join(missing)}; pass them to evaluate")
     return named
@@ -156,17 +181,19 @@ def _tally(
 ) -> tuple[npt.NDArray[np.float32], Floats, LabelTally]:
     """Run the compiled pass; return the row terms, their sums, and the label counts accumulated over cut-offs."""
     n_samples = rows.labels.shape[0]
-    width = 3 if inverse is None else 7
+    width = 3 if rows.inverse is None else 7
     terms = np.empty((n_samples, len(cuts), width), dtype=np.float32)
     totals = np.zeros((len(cuts), width))
     counts = np.zeros((n_labels, len(cuts), 5), dtype=np.int32)
     reranked = conventions.rerank and inverse is not None
+    nothing = np.empty(0)
     tally(
         _as_kernel_array(rows.labels[:, :depth], np.int32),
         _as_kernel_array(rows.scores[:, :RERANK_DEPTH] if reranked else np.empty((0, 0)), np.float32),
         _as_kernel_array(rows.indptr, np.int64),
         _as_kernel_array(rows.indices, np.int32),
-        _as_kernel_array(np.empty(0) if inverse is None else inverse, np.float64),
+        _as_kernel_array(nothing if rows.inverse is None else rows.inverse, np.float64),
+        _as_kernel_array(nothing if inverse is None else inverse, np.float64),
         np.array(cuts, dtype=np.int64),
         SCALINGS[conventions.variant],
         terms,
@@ -281,7 +308,8 @@ def _among(values: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]) -> npt.ND
 def _keep_assignments(rows: _RankedRows, kept: npt.NDArray[np.bool_]) -> _RankedRows:
     """Keep the true label assignments of a mask."""
     before = np.concatenate([[0], np.cumsum(kept)])
-    return rows._replace(indptr=before[rows.indptr].astype(np.int64), indices=rows.indices[kept])
+    inverse = None if rows.inverse is None else rows.inverse[kept]
+    return rows._replace(indptr=before[rows.indptr].astype(np.int64), indices=rows.indices[kept], inverse=inverse)
 
 
 def _unseen(rows: _RankedRows, counts: Counts) -> Unseen:

@@ -27,6 +27,7 @@ from unmissed.execution import Overlay, Pieces, RecordedPieces, Threads, Work
 from unmissed.features import Features
 from unmissed.matrices import check_Y
 from unmissed.models.calibrated import CalibratedRanking, RankBy
+from unmissed.models.cost_support import CostSupport
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.evidence import Certificate, UncertifiedWarning
 from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features
@@ -34,7 +35,7 @@ from unmissed.models.parameters import DENSE_WEIGHT, check_parameters, describe_
 from unmissed.models.training_data import TrainingData, check_k
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.progress import Progress, print_progress
-from unmissed.propensity import as_propensity
+from unmissed.propensity import CellPropensities, as_propensity, cells_of
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
@@ -80,6 +81,8 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     """Parameters whose best value falls with the number of rows, as rows ** -exponent; for comparisons on few rows."""
     dense_support: ClassVar[DenseSupport] = DenseSupport.ONE_PART
     """What the model does with the dense part of X."""
+    cost_support: ClassVar[CostSupport] = CostSupport()
+    """Whether costs may depend on rows and on cells."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 
@@ -88,8 +91,9 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     n_labels_: int
     classes_: npt.NDArray[Any]
     label_counts_: npt.NDArray[np.int64]
-    n_samples_: int
+    n_samples_: float
     untrained_: Mask
+    cell_propensity_: CellPropensities | None
     feature_names_in_: npt.NDArray[np.object_]
     pieces_: Pieces
     random_state_: int
@@ -132,6 +136,7 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         *,
         y: Any = None,
         sample_weight: Any = None,
+        cell_propensity: Any = None,
         verbose: int = 0,
         progress: Progress | None = None,
         work: Work | None = None,
@@ -146,16 +151,26 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         Y : sparse matrix, array or data frame of 0 and 1, (n_samples, n_labels); or a list or Series with one list of
             label names per row
         y : alias of Y, scikit-learn's name
-        sample_weight : non-negative integers, (n_samples,): the number of copies of each row. Copies also count in the
-            label counts and hence in the propensities
+        sample_weight : non-negative numbers, (n_samples,): how often each row counts, also in the label counts and
+            hence in the propensities. DiSMEC and PW-DiSMEC multiply the costs of a row by its weight; other models
+            repeat rows and take integers only
+        cell_propensity : sparse matrix with the pattern of Y: the probability, in (0, 1], that this label of this row
+            is observed, in place of a propensity per label. PW-DiSMEC takes it, other models refuse it
         verbose : 0 prints nothing; 1 prints lines about the progress to standard error, at most one per second
         progress : called as `progress(done, total)` after each task, from one thread at a time: the finished and the
             total amount of work in the model's `unit`, such as labels. An exception that it raises ends training
         work : storage of pieces and executor; in memory and in threads by default
         """
         return self._validate_and_fit(
-            X, one_of(Y, y), lambda rows: rows.repeated(sample_weight), verbose, progress, work
+            X, one_of(Y, y), lambda rows: self._add_costs(rows, sample_weight, cell_propensity), verbose, progress, work
         )
+
+    def _add_costs(self, rows: TrainingData, sample_weight: Any, cell_propensity: Any) -> TrainingData:
+        """Return rows with weights, or repeated by them, and with a propensity per observed positive."""
+        if cell_propensity is not None and getattr(self, "propensity", None) is not None:
+            raise InputError("propensity and cell_propensity are both given; leave one of them out")
+        rows = rows.with_cell_propensity(cell_propensity)
+        return rows.weighted(sample_weight) if self.cost_support.weights else rows.repeated(sample_weight)
 
     def _validate_and_fit(
         self,
@@ -183,10 +198,12 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         """Fit to validated rows; no warning about problems above the tolerance."""
         work = self._ready(Work() if work is None else work)
         self.dense_support.check(type(self).__name__, rows.X)
+        self.cost_support.check(type(self).__name__, rows)
         training = seeded(self)
         with self._logged(rows):
             training._fit(rows, work)
-        counts = Counts(rows.label_counts, rows.n_samples)
+        self.cell_propensity_ = CellPropensities.without_values(rows.cell_propensity)
+        counts = Counts(rows.label_counts, rows.total_weight)
         self._open_pieces(work.pieces, rows.n_features, rows.n_labels, counts, rows.n_dense)
         self.random_state_ = training._seed
         return self
@@ -375,9 +392,11 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
                 f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
                 "a data set or the path of a store that holds both"
             )
+        rows = rows.with_cell_propensity(cells_of(getattr(self, "propensity", None)))
         if like_fitted:
             rows = rows.in_parts(self.n_features_in_, self.n_dense_in_)
         self.dense_support.check(type(self).__name__, rows.X)
+        self.cost_support.check(type(self).__name__, rows)
         if not rows.n_samples:
             raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
         return rows

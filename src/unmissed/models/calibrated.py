@@ -36,6 +36,7 @@ class CalibratedRanking:
 
         def rank(self, X: Any, k: int = 5, *, rank_by: RankBy = "score", **params: Any) -> Ranking: ...  # noqa: D102
         def check_rows(self, X: Any, Y: Any = None, *, like_fitted: bool = False) -> TrainingData: ...  # noqa: D102
+        def _add_costs(self, rows: TrainingData, sample_weight: Any, cell_propensity: Any) -> TrainingData: ...
         def _check_fitted(self) -> None: ...
         def _reports(self, verbose: int, progress: Progress | None) -> Sequence[Progress]: ...
         def _chosen(self, labels: npt.ArrayLike | None, n_samples: int = 1) -> npt.NDArray[np.int64]: ...
@@ -46,6 +47,8 @@ class CalibratedRanking:
         Y: Any = None,
         *,
         y: Any = None,
+        sample_weight: Any = None,
+        cell_propensity: Any = None,
         groups: Any = None,
         n_folds: int | None = None,
         seed: int = 0,
@@ -60,14 +63,15 @@ class CalibratedRanking:
 
         Parameters
         ----------
-        X, Y, y : the rows that the model was fitted on, as in `fit`
+        X, Y, y, sample_weight, cell_propensity : what the model was fitted on, as in `fit`; weights count in the
+            trainings, not in the probabilities
         groups : one id per row; rows of a group are held out together. By default rows with similar features are
         n_folds : number of folds; by default 3, and from 200,000 rows on one held-out tenth
         seed : seed of the folds and of sampled cells
         verbose, progress : as in `fit`
         """
         self._check_fitted()
-        rows = self.check_rows(X, one_of(Y, y), like_fitted=True)
+        rows = self._add_costs(self.check_rows(X, one_of(Y, y), like_fitted=True), sample_weight, cell_propensity)
         counts = getattr(self, "label_counts_", None)
         if rows.n_labels != self.n_labels_ or (counts is not None and (counts != rows.label_counts).any()):
             raise InputError("the labels of these rows are not those of training; calibrate with the training rows")

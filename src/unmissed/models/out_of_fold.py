@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -81,14 +81,14 @@ class CrossFit:
         model.set_params(**self.chosen)  # a fold does not repeat the selection of parameters
         known |= self.chosen
         model.set_params(**{name: one for name, one in model.fast_params.items() if name in known})
-        if "propensity" in known:
-            p = as_propensity(known["propensity"]).estimate(rows.label_counts, rows.n_samples)
+        if "propensity" in known and rows.cell_propensity is None:
+            p = as_propensity(known["propensity"]).estimate(rows.label_counts, rows.total_weight)
             model.set_params(propensity=FromTable(p))
         for name, exponent in model.row_exponents.items():
             model.set_params(**{name: known[name] * (rows.n_samples / len(training)) ** exponent})
-        part = {"X": rows.X[training], "Y": rows.Y[training], "normalize": bool(known.get("normalize", False))}
+        part = rows.take(training, normalize=bool(known.get("normalize", False)))
         describe(self.progress, f"training without fold {fold + 1} of {self.folds.n_folds}")
-        return model.fit_rows(replace(rows, **part, store=None), Work(progress=self.progress))
+        return model.fit_rows(part, Work(progress=self.progress))
 
     def score(self, model: Model, held: npt.NDArray[np.int64], rng: np.random.Generator) -> list[npt.NDArray[Any]]:
         """Return the arrays of the kept cells of held-out rows, in the order of `Cells`."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.data import Dataset
@@ -15,9 +16,11 @@ from unmissed.data.dataset import LabeledData
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.features import Features
-from unmissed.matrices import LARGEST, check_Y
+from unmissed.losses.inverse import check_cells
+from unmissed.matrices import LARGEST, assemble, check_Y
 from unmissed.models.frames import Names, as_names, open_features, open_labels
 
+_MOST_WEIGHT = 1e30  # larger costs overflow
 _MOST_PADDING = 2**28  # bytes of padding in a ranking with k above the number of labels
 
 
@@ -46,7 +49,10 @@ class TrainingData(LabeledData):
     normalize : whether `features` has L2-normalized rows, each part on its own
     dense_weight : weight of the dense part of `features` against the sparse part
     label_names, feature_names : names of labels and features, arrays of strings, or None
-    store : the store that X and Y are mapped from; such rows are pickled as its path and digest
+    weights : weight of each row, which multiplies its costs, float64 above 0; None if all are 1
+    cell_propensity : p of each observed positive, float64 CSR with the pattern of Y; None if p is that of the label
+    store : the store that X and Y are mapped from; such rows are pickled as its path and digest, with their weights and
+        the propensities of their cells
     """
 
     X: Features
@@ -55,6 +61,8 @@ class TrainingData(LabeledData):
     dense_weight: float = field(default=1.0, kw_only=True)
     label_names: Names | None = field(default=None, kw_only=True)
     feature_names: Names | None = field(default=None, kw_only=True)
+    weights: npt.NDArray[np.float64] | None = field(default=None, kw_only=True)
+    cell_propensity: sp.csr_matrix | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -104,35 +112,67 @@ class TrainingData(LabeledData):
         """The number of dense features."""
         return self.X.n_dense
 
+    @cached_property
+    def label_counts(self) -> npt.NDArray[Any]:
+        """The number of positive rows of each label, or the sum of their weights; integers if all weights are."""
+        if self.weights is None:
+            return np.bincount(self.Y.indices, minlength=self.n_labels).astype(np.int64)
+        of_cells = np.repeat(self.weights, np.diff(self.Y.indptr))
+        return np.asarray(_integers(np.bincount(self.Y.indices, of_cells, minlength=self.n_labels), self.weights))
+
+    @property
+    def total_weight(self) -> float:
+        """The number of rows, or the sum of their weights: what label counts are fractions of."""
+        return self.n_samples if self.weights is None else _integers(self.weights.sum(), self.weights).item()
+
     def in_parts(self, n_features: int, n_dense: int) -> TrainingData:
         """Return the rows with the parts of a fitted model; raise InputError if X has other features."""
         X = self.X.in_parts(n_features, n_dense)
         return self if X is self.X else replace(self, X=X, store=None)
 
+    def take(
+        self, rows: npt.NDArray[Any] | None = None, labels: npt.NDArray[Any] | None = None, **changes: Any
+    ) -> TrainingData:
+        """Return some rows and some labels, all by default; `changes` are other fields."""
+        Y, cells = (_part(one, rows, labels) for one in (self.Y, self.cell_propensity))
+        part: dict[str, Any] = {"Y": Y, "cell_propensity": cells, "store": None}
+        if rows is not None:
+            part |= {"X": self.X[rows], "weights": None if self.weights is None else self.weights[rows]}
+        return replace(self, **{**part, **changes})
+
+    def weighted(self, weights: Any) -> TrainingData:
+        """Return the rows with the weights of `sample_weight`, without those of weight 0; unchanged if it is None."""
+        if weights is None:
+            return self
+        checked = _check_weights(weights, self.n_samples)
+        rows = replace(self, weights=checked)
+        return rows if (checked > 0).all() else rows.take(np.flatnonzero(checked))
+
+    def with_cell_propensity(self, cells: Any) -> TrainingData:
+        """Return the rows with a propensity per observed positive; unchanged if `cells` is None."""
+        if cells is None:
+            return self
+        return replace(self, cell_propensity=check_cells(cells, self.Y, "cell_propensity"))
+
     def repeated(self, weights: Any) -> TrainingData:
         """Return the rows repeated by their integer weights; unchanged if weights is None."""
         if weights is None:
             return self
-        times = np.asarray(weights)
-        if times.shape != (self.n_samples,) or times.dtype.kind not in "biuf":
-            raise InputError(
-                f"sample_weight has shape {times.shape}; expected one number for each of {self.n_samples} rows"
-            )
-        n_copies = np.where(np.isfinite(times), times, -1).astype(np.int64)
-        wrong = np.flatnonzero((n_copies != times) | (n_copies < 0))
+        times = _check_weights(weights, self.n_samples)
+        wrong = np.flatnonzero(times != np.rint(times))
         if wrong.size:
             raise InputError(
-                f"sample_weight is {times[wrong[0]]} for row {wrong[0]}; expected non-negative integers; "
-                "multiply all weights by a constant, and divide C by it"
+                f"sample_weight is {times[wrong[0]]} for row {wrong[0]}; expected non-negative integers, the numbers "
+                "of copies of each row; DiSMEC and PW-DiSMEC take other weights"
             )
-        if not 0 < int(n_copies.sum()) <= LARGEST:
-            raise InputError(f"sample_weight adds up to {n_copies.sum() or 'zero'}; expected 1 to {LARGEST} rows")
-        kept = np.repeat(np.arange(self.n_samples), n_copies)
-        return replace(self, X=self.X[kept], Y=self.Y[kept], store=None)
+        if times.sum() > LARGEST:
+            raise InputError(f"sample_weight adds up to {times.sum():.0f}; expected 1 to {LARGEST} rows")
+        return self.take(np.repeat(np.arange(self.n_samples), times.astype(np.int64)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.store is not None and type(self) is TrainingData:
-            return _stored, (*self.store, self.normalize, self.dense_weight)
+            cells = None if self.cell_propensity is None else self.cell_propensity.data
+            return _stored, (*self.store, self.normalize, self.dense_weight, self.weights, cells)
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
     @cached_property
@@ -141,9 +181,43 @@ class TrainingData(LabeledData):
         return self.X.scaled(self.normalize, self.dense_weight)
 
 
-def _stored(path: str, digest: str, normalize: bool, dense_weight: float) -> TrainingData:
-    """Unpickle rows from the path of their store."""
-    return TrainingData.stored(path, digest, normalize=normalize, dense_weight=dense_weight)
+def _check_weights(weights: Any, n_samples: int) -> npt.NDArray[np.float64]:
+    """Return the weights of rows as float64; raise InputError unless all are at least 0 and finite, and one above 0."""
+    checked = np.asarray(weights)
+    if checked.shape != (n_samples,) or checked.dtype.kind not in "biuf":
+        raise InputError(f"sample_weight has shape {checked.shape}; expected one number for each of {n_samples} rows")
+    checked = checked.astype(np.float64)
+    wrong = np.flatnonzero(~((checked >= 0) & (checked <= _MOST_WEIGHT)))
+    if wrong.size:
+        raise InputError(
+            f"sample_weight is {checked[wrong[0]]:g} for row {wrong[0]}; expected a number from 0 to {_MOST_WEIGHT:g}"
+        )
+    if not checked.any():
+        raise InputError("sample_weight adds up to zero; expected a row with a weight above 0")
+    return checked
+
+
+def _integers(sums: Any, weights: npt.NDArray[np.float64]) -> Any:
+    """Return sums of weights, as integers if all weights are."""
+    return np.rint(sums).astype(np.int64) if np.array_equal(weights, np.rint(weights)) else sums
+
+
+def _part(matrix: sp.csr_matrix | None, rows: npt.NDArray[Any] | None, labels: npt.NDArray[Any] | None) -> Any:
+    """Return rows and columns (None for all) of a matrix, if there is one."""
+    if matrix is None:
+        return None
+    part = matrix if rows is None else matrix[rows]
+    return part if labels is None or len(labels) == matrix.shape[1] else part[:, labels].sorted_indices()
+
+
+def _stored(
+    path: str, digest: str, normalize: bool, dense_weight: float, weights: Any = None, cells: Any = None
+) -> TrainingData:
+    """Unpickle rows from the path of their store, with their weights and the propensities of their cells."""
+    rows = TrainingData.stored(path, digest, normalize=normalize, dense_weight=dense_weight)
+    Y = rows.Y
+    matrix = None if cells is None else assemble(cells, Y.indices, Y.indptr, Y.shape)
+    return replace(rows, weights=weights, cell_propensity=matrix)
 
 
 def _made(cls: type[TrainingData], values: dict[str, Any]) -> TrainingData:

@@ -19,10 +19,10 @@ _CELLS = 2**22  # rows times k of a batch that is ranked again
 
 
 class Counts(NamedTuple):
-    """Number of training positives per label, and number of training rows."""
+    """Number of training positives per label, and number of training rows; sums of weights if rows have weights."""
 
     labels: npt.NDArray[np.int64]
-    n_samples: int
+    n_samples: float
 
 
 def untrained_mask(counts: Counts | None) -> Mask:

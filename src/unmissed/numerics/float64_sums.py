@@ -118,20 +118,16 @@ def move_to_float32(exact, w):
 
 
 @kernel()
-def dual_sums(rows, a, n_positives, h_positive, h_negative, norms):
+def dual_sums(rows, a, n_positives, h, norms):
     """Return the sums of a, h a^2, a z and a |x| over dual variables, positives first, in float64.
 
-    `norms` has the float32 |x|^2 of all rows; their rounding error is not accounted for.
+    `h` has a number per variable, `norms` the float32 |x|^2 of all rows; their rounding error is not accounted for.
     """
     total, curved, signed, spread = 0.0, 0.0, 0.0, 0.0
     for at in range(rows.shape[0]):
         value = np.float64(a[at])
         total += value
-        if at < n_positives:
-            curved += h_positive * value * value
-            signed += value
-        else:
-            curved += h_negative * value * value
-            signed -= value
+        curved += h[at] * value * value
+        signed += value if at < n_positives else -value
         spread += value * np.sqrt(np.float64(norms[rows[at]]))
     return total, curved, signed, spread

@@ -1,10 +1,12 @@
 """Propensities: the probability that a true label is observed, and the costs that follow from it.
 
 `models.py` has the propensity models (`Jain`, `Constant`, `FromTable`); start there. `frequency_curve.py` has
-`FrequencyCurve`, which audits and duplicates give. `weighting.py` turns propensities
-into costs of positives and negatives. `simulation.py` removes labels at random according to a propensity model.
+`FrequencyCurve`, which audits and duplicates give, `cell_propensities.py` one p per observed positive. `weighting.py`
+turns propensities into costs of positives and negatives. `simulation.py` removes labels at random according to a
+propensity model.
 """
 
+from unmissed.propensity.cell_propensities import CellPropensities
 from unmissed.propensity.frequency_curve import FrequencyCurve
 from unmissed.propensity.models import (
     SPECS,
@@ -14,6 +16,7 @@ from unmissed.propensity.models import (
     Propensity,
     PropensityLike,
     as_propensity,
+    cells_of,
     default_propensity,
     describe,
     estimate_parts,
@@ -27,6 +30,7 @@ from unmissed.propensity.weighting import WEIGHTINGS, Costs, WeightingName, cost
 __all__ = [
     "SPECS",
     "WEIGHTINGS",
+    "CellPropensities",
     "Constant",
     "Costs",
     "FrequencyCurve",
@@ -36,6 +40,7 @@ __all__ = [
     "PropensityLike",
     "WeightingName",
     "as_propensity",
+    "cells_of",
     "costs",
     "default_propensity",
     "describe",

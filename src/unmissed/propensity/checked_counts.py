@@ -24,7 +24,7 @@ class ImmutableParameters:
         return self
 
 
-def check_counts(label_counts: npt.ArrayLike, n_samples: int, first: int = 0) -> Floats:
+def check_counts(label_counts: npt.ArrayLike, n_samples: float, first: int = 0) -> Floats:
     """Return label counts as float64; raise InputError unless all lie between 0 and the number of rows."""
     counts = np.asarray(label_counts, dtype=np.float64)
     if counts.ndim != 1:

@@ -61,7 +61,7 @@ class FrequencyCurve(ImmutableParameters):
         if not ((low > 0) & (low <= p) & (p <= high) & (high <= 1)).all():
             raise InputError("propensities by frequency: expected 0 < low <= p <= high <= 1")
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         """Return p of each label; labels without positives have the p of the rarest ones."""
         return self._interpolate(_logit(self.p), label_counts, n_samples)
 
@@ -74,7 +74,7 @@ class FrequencyCurve(ImmutableParameters):
         below, above = middle - _logit(self.low), _logit(self.high) - middle
         return self._interpolate(middle + z / _NORMAL_95 * np.where(z < 0, below, above), label_counts, n_samples)
 
-    def _interpolate(self, values: Floats, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def _interpolate(self, values: Floats, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         counts = check_counts(label_counts, n_samples) * (self.of_rows / max(n_samples, 1))
         return np.asarray(expit(np.interp(np.log(np.maximum(counts, 1e-9)), np.log(self.positives), values)))
 

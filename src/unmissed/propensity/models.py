@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, log
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.files import read_npy, read_text
 from unmissed.losses.inverse import check_propensities
+from unmissed.propensity.cell_propensities import CellPropensities
 from unmissed.propensity.checked_counts import ImmutableParameters, check_counts
 from unmissed.propensity.frequency_curve import FrequencyCurve
 from unmissed.registry import Registry
@@ -25,12 +27,14 @@ Floats = npt.NDArray[np.float64]
 class Propensity(Protocol):
     """Protocol of an immutable propensity model, p = P(label is observed | label is true)."""
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
-        """Return p of each label, 0 < p <= 1, from label counts and the number of training rows."""
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
+        """Return p of each label, 0 < p <= 1, from label counts and the number of training rows, or sums of weights."""
 
 
-PropensityLike = Propensity | str | float | Sequence[float] | npt.NDArray[np.floating[Any]]
-"""A propensity model, or what `as_propensity` converts: a string, one p for all labels, or one p per label."""
+PropensityLike: TypeAlias = (
+    Propensity | str | float | Sequence[float] | npt.NDArray[np.floating[Any]] | sparse.csr_matrix
+)
+"""A propensity model, or what `as_propensity` converts: a string, one p for all labels, one per label, or per cell."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Jain(ImmutableParameters):
         if not (isfinite(self.b) and self.b > 0):
             raise InputError(f"jain propensity: b must be a finite number above 0, not {self.b}")
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         """Return p of each label; labels without positives have the smallest p."""
         counts = check_counts(label_counts, n_samples)
         if n_samples < 3:
@@ -85,7 +89,7 @@ class Constant(ImmutableParameters):
     def __post_init__(self) -> None:
         check_propensities(self.p, "constant propensity")
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         """Return an array of p, one entry per label."""
         return np.full(check_counts(label_counts, n_samples).shape, self.p, dtype=np.float64)
 
@@ -125,7 +129,7 @@ class FromTable(ImmutableParameters):
     def __hash__(self) -> int:
         return hash(self.values.tobytes())
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         """Return the table; raise InputError unless it has one entry per label."""
         n_labels = check_counts(label_counts, n_samples).size
         if n_labels != self.values.size:
@@ -154,7 +158,8 @@ def as_propensity(value: PropensityLike | None) -> Propensity:
     ----------
     value
         A propensity model (an object with `estimate(label_counts, n_samples)`), a string as on the command line
-        (see `parse`), a number (one p for all labels), an array (one p per label), or None for the default model.
+        (see `parse`), a number (one p for all labels), an array (one p per label), a sparse matrix (one p per
+        observed positive), or None for the default model.
     """
     if value is None:
         return default_propensity()
@@ -164,6 +169,8 @@ def as_propensity(value: PropensityLike | None) -> Propensity:
         raise InputError(f"propensity is the class {value.__name__}; give an object, such as {value.__name__}()")
     if hasattr(value, "estimate"):
         return value
+    if sparse.issparse(value):
+        return CellPropensities(value)
     try:
         return Constant(float(value)) if np.ndim(value) == 0 else FromTable(value)  # type: ignore[arg-type]
     except InputError:
@@ -173,6 +180,13 @@ def as_propensity(value: PropensityLike | None) -> Propensity:
             f"propensity is {repr(value)[:60]}; expected a model such as Jain(), a string such as 'jain' or "
             "'constant:0.5', one p for all labels, or one per label"
         ) from error
+
+
+def cells_of(value: PropensityLike | None) -> sparse.csr_matrix | None:
+    """Return the propensities per cell that a parameter value specifies; None if it specifies none."""
+    if isinstance(value, str) and not value.startswith("cells:"):
+        return None
+    return getattr(as_propensity(value), "matrix", None)
 
 
 def estimate_range(model: Propensity, label_counts: npt.ArrayLike, n_samples: int, first: int) -> Floats:
@@ -212,7 +226,7 @@ def estimate_parts(model: Propensity, label_counts: npt.ArrayLike, parts: Iterab
     return np.concatenate(estimates)
 
 
-SPECS = "jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA"
+SPECS = "jain, jain:A,B, constant:P, table:FILE, audit:FILE, duplicates:DATA or cells:FILE"
 """The strings that `parse` takes, for messages and help texts."""
 
 _FROM_DATA: Registry[Callable[[str], Propensity]] = Registry(
@@ -224,13 +238,16 @@ def parse(spec: str) -> Propensity:
     """Return the model that a string specifies.
 
     `jain`, `jain:0.55,1.5`, `constant:0.5`, `table:FILE` (one p per label), `audit:FILE` (p by frequency, as
-    `unmissed audit` writes it) or `duplicates:DATA` (estimated from rows with the same text).
+    `unmissed audit` writes it), `duplicates:DATA` (estimated from rows with the same text) or `cells:FILE` (one p per
+    observed positive of the training rows, a sparse matrix).
     """
     name, _, argument = spec.partition(":")
     if name == "table" and argument:
         return FromTable(argument)
     if name == "audit" and argument:
         return FrequencyCurve.read(argument)
+    if name == "cells" and argument:
+        return CellPropensities.read(argument)
     if name == "duplicates" and argument:
         return _FROM_DATA.find(name)(argument)
     numbers = _numbers(argument, spec)
@@ -252,6 +269,8 @@ def describe(model: Propensity) -> dict[str, Any]:
             return {"model": "table", "values": model.values.tolist()}
         case FrequencyCurve():
             return {"model": "frequency", **model.to_json()}
+        case CellPropensities():
+            return {"model": "cells", "values": None, "source": model.source, "digest": model.digest}
     raise InputError(f"{type(model).__name__} is not a propensity model that can be described")
 
 
@@ -262,6 +281,7 @@ def from_description(description: Mapping[str, Any]) -> Propensity:
         "constant": Constant,
         "table": FromTable,
         "frequency": FrequencyCurve,
+        "cells": CellPropensities,
     }
     if not isinstance(description, Mapping) or description.get("model") not in list(constructors):
         raise InputError(f"unknown propensity model {str(description)[:60]!r}; known: {', '.join(constructors)}")

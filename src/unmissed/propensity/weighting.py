@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from unmissed.errors import InputError
 from unmissed.losses.inverse import bound_factor, check_propensities, counter_factor, missing_odds
@@ -23,7 +24,8 @@ class Costs(NamedTuple):
     """Costs per label: factors of the loss of its rows, one float64 per label each.
 
     The loss of an observed positive is `positive * phi(m) + counter * phi(-m)`, that of any other row is
-    `negative * phi(-m)`, where phi is the margin loss and m the score.
+    `negative * phi(-m)`, where phi is the margin loss and m the score. `cell_costs` gives one `positive` per observed
+    positive.
     """
 
     positive: Floats
@@ -105,3 +107,16 @@ def costs(weighting: str, p: npt.ArrayLike, label_counts: npt.ArrayLike | None =
         raise InputError(f"label counts must be {inverse.size} numbers of at least 0, one for each propensity")
     counter = np.asarray(counter_factor(inverse)) if weighting == "unbiased" else np.zeros_like(inverse)
     return Costs(WEIGHTINGS[weighting](inverse, counts), counter, np.ones_like(inverse))
+
+
+def cell_costs(weighting: WeightingName, p: sparse.csr_matrix, label_counts: npt.ArrayLike) -> Costs:
+    """Return the costs of a weighting with one propensity per observed positive, `p` with the pattern of Y.
+
+    `positive` has one number per entry of Y, what `costs` gives for a label of that propensity. The counter cost of
+    `unbiased` would also depend on the cell: no solver takes that.
+    """
+    counts = np.asarray(label_counts, dtype=np.float64)
+    if weighting == "unbiased":
+        raise InputError("the unbiased weighting takes one propensity per label; choose another weighting for cells")
+    of_labels = costs(weighting, np.ones(len(counts)), counts)
+    return of_labels._replace(positive=WEIGHTINGS[weighting](1.0 / p.data, counts[p.indices]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,8 +178,8 @@ def _calibrate(model: Model, dataset: Dataset, n_sampled: int, seed: int) -> tup
     chosen = sample_labels(dataset.label_counts, n_sampled, np.random.default_rng(seed))
     timing = _Timing()
     few = model.__class__(**{**model.get_params(deep=False), "block_size": max(len(chosen) // TASKS, 1)})
-    rows = replace(few.check_rows(dataset), Y=dataset.Y[:, chosen].sorted_indices())
-    warm = replace(rows, Y=rows.Y[:, :1])
+    rows = few.check_rows(dataset).take(labels=chosen)
+    warm = rows.take(labels=np.arange(1))
     few._fit(warm, few._ready(Work(executor=_Timing())))  # compile kernels and read pages before timing
     few._fit(rows, few._ready(Work(executor=timing)))
     return timing, len(chosen)

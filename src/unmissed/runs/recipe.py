@@ -11,7 +11,7 @@ from unmissed.errors import InputError
 from unmissed.models.base import Model
 from unmissed.models.method_registry import COMPOSITES, as_models, find_model, make_model, method_of
 from unmissed.models.parameters import DENSE_WEIGHT, Parameter, parameters_of
-from unmissed.propensity import Propensity, as_propensity, describe, from_description
+from unmissed.propensity import CellPropensities, Propensity, as_propensity, describe, from_description
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,22 @@ class Recipe:
     text: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, model: Model, text: Mapping[str, Any] | None = None, *, has_dense: bool = False) -> Recipe:
+    def of(
+        cls,
+        model: Model,
+        text: Mapping[str, Any] | None = None,
+        *,
+        has_dense: bool = False,
+        cells: CellPropensities | None = None,
+    ) -> Recipe:
         """Return the recipe of a model, whose `random_state` is an integer (see `seeded`).
 
-        The weight of the dense part belongs to it only if the data has a dense part.
+        The weight of the dense part belongs to it only if the data has a dense part. `cells` are the propensities per
+        cell that `fit` was given, in place of the parameter.
         """
         values = model.get_params(deep=False)
         params = {
-            one.name: _written(one, values[one.name])
+            one.name: _written(one, cells if one.is_propensity and cells is not None else values[one.name])
             for one in parameters_of(type(model))
             if one.changes_result and (has_dense or one.name != DENSE_WEIGHT)
         }

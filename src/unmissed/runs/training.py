@@ -182,7 +182,8 @@ def save(
     if label_counts is None and n_samples is None and hasattr(model, "n_samples_"):
         label_counts, n_samples = model.label_counts_, model.n_samples_
     trained = seeded(model, getattr(model, "random_state_", None))
-    recipe = Recipe.of(trained, None if text is None else text.options, has_dense=model.n_dense_in_ > 0)
+    cells = getattr(model, "cell_propensity_", None)
+    recipe = Recipe.of(trained, None if text is None else text.options, has_dense=model.n_dense_in_ > 0, cells=cells)
     if text is not None and text.identity is not None and text.identity.n_dense != model.n_dense_in_:
         raise InputError(
             f"the encoder returns {text.identity.n_dense} numbers; the model was fitted on {model.n_dense_in_} dense "
@@ -191,7 +192,7 @@ def save(
     folder = RunFolder(path)
     if not folder.is_new():
         raise InputError(f"{path}: exists already; remove it or choose another name")
-    counts = None if label_counts is None else np.asarray(label_counts, dtype=np.int64)
+    counts = None if label_counts is None else np.rint(label_counts).astype(np.int64)
     if counts is not None and (n_samples is None or n_samples < 1):
         raise InputError("label_counts need n_samples, the number of training rows")
     for what, strings in (
@@ -209,7 +210,7 @@ def save(
         if names is not None and len(names) != expected:
             raise InputError(f"{what} has {len(names)} entries; expected {expected}")
     with folder.locked():
-        part = RunPart(0, model.n_labels_, n_samples or 0, None).joined_by(versions())
+        part = RunPart(0, model.n_labels_, round(n_samples or 0), None).joined_by(versions())
         folder.write(Manifest(recipe, model.n_features_in_, [part], model.n_dense_in_))
         _write_features(folder, text, feature_names)
         _write_labels(folder, 0, label_names, label_titles, counts)
@@ -230,7 +231,7 @@ def _save_calibration(folder: RunFolder, model: Model) -> CalibrationEntry | Non
     piece = model.calibration_.to_piece()
     name = hashlib.sha256(b"".join(array.tobytes() for array in piece.arrays.values())).hexdigest()[:16]
     OnDisk(folder.calibration(name)).put(piece)
-    return CalibrationEntry(name, getattr(model, "n_samples_", 0), model.n_labels_, groups="given groups")
+    return CalibrationEntry(name, round(getattr(model, "n_samples_", 0)), model.n_labels_, groups="given groups")
 
 
 def _manifest_lock(folder: RunFolder, partition: Partition) -> AbstractContextManager[None]:

@@ -61,16 +61,16 @@ class Dual:
         rows: RowIndices,
         a: Doubles,
         n_positives: int,
-        costs: tuple[float, float],
+        costs: Doubles,
         penalized: bool,
         square: float,
     ) -> Dual:
         """Compute the sums from the dual variables `a` of `rows`, positives first.
 
-        Rows of cost 0 must have a = 0. `square` is |sum a z x|^2, computed in float64.
+        `costs` has a cost per row; rows of cost 0 must have a = 0. `square` is |sum a z x|^2, computed in float64.
         """
-        h_positive, h_negative = (0.5 / cost if cost > 0 else 0.0 for cost in costs)
-        sums = dual_sums(rows, a, n_positives, h_positive, h_negative, design.norms)
+        h = np.divide(0.5, costs, out=np.zeros(len(costs)), where=costs > 0)
+        sums = dual_sums(rows, a, n_positives, h, design.norms)
         total, curved, signed, spread = map(float, sums)
         spread = spread * (1 + 1e-6) + 1e-22 * total  # norms are float32, and tiny ones may underflow
         return cls(total, curved, square, signed if penalized else None, spread, len(a))

@@ -29,8 +29,9 @@ class LabelBlock:
 
     Label l of the block has the positives `rows[starts[l]:starts[l + 1]]`, numbered as in the X that the solver was
     prepared for. A positive costs `positive[l] * phi(m) + counter[l] * phi(-m)`, any other row
-    `negative[l] * phi(-m)`; the costs include C. `counter` None means 0. `may_have_duplicate[l]` is True if another
-    label, in this block or another, may have the same positives: the solution of l is then cached.
+    `negative[l] * phi(-m)`; the costs include C. `counter` None means 0. If `per_cell`, `positive` has one cost per
+    positive, in the order of `rows`, instead of one per label. `may_have_duplicate[l]` is True if another label, in
+    this block or another, may have the same positives: the solution of l is then cached.
     """
 
     first: int
@@ -40,15 +41,21 @@ class LabelBlock:
     negative: Costs
     counter: Costs | None = None
     may_have_duplicate: npt.NDArray[np.bool_] | None = None
+    per_cell: bool = False
 
     @property
     def n_labels(self) -> int:
         """The number of labels."""
-        return len(self.positive)
+        return len(self.negative)
 
     def positives(self, at: int) -> RowIndices:
         """Return the positive rows of a label."""
         return self.rows[self.starts[at] : self.starts[at + 1]]
+
+    def positive_costs(self, at: int) -> Costs:
+        """Return the cost of each positive of a label, in the order of `positives`."""
+        begin, end = self.starts[at], self.starts[at + 1]
+        return self.positive[begin:end] if self.per_cell else np.full(end - begin, self.positive[at])
 
 
 @dataclass(frozen=True)
@@ -58,20 +65,27 @@ class Solvable:
     Costs of positives and negatives may be any numbers of at least 0. Without `counter`, the solver takes no counter
     costs. With it, counter costs may have any sign as long as a positive has a convex loss, that is, if `positive` +
     `counter` >= 0: the loss must have the same curvature at m and -m, as the logistic loss has. A solver with `dense`
-    takes `Features` with a dense part as they are; others take all features as one CSR matrix.
+    takes `Features` with a dense part as they are; others take all features as one CSR matrix. A solver with `per_cell`
+    takes such blocks (`LabelBlock.per_cell`) and, in `prepare`, a weight per row of X, which multiplies all costs of
+    the row.
     """
 
     loss: str
     counter: bool = False
     dense: bool = False
+    per_cell: bool = False
 
     def check(self, block: LabelBlock) -> None:
         """Raise InputError for costs of a block that are negative, not finite, or not solvable."""
+        if block.per_cell and not self.per_cell:
+            raise InputError(f"this solver of the {self.loss} loss takes one cost for all positives of a label")
         for name, costs in (("positive", block.positive), ("negative", block.negative)):
             at = _first(~(np.isfinite(costs) & (np.asarray(costs) >= 0)))
             if at is not None:
+                of_cell = block.per_cell and name == "positive"
+                label = int(np.searchsorted(block.starts, at, side="right")) - 1 if of_cell else at
                 raise InputError(
-                    f"label {block.first + at} has the {name} cost {costs[at]:g}; "
+                    f"label {block.first + label} has the {name} cost {costs[at]:g}; "
                     "a finite number, at least 0, was expected"
                 )
         if block.counter is None:
@@ -109,7 +123,8 @@ class Design:
     `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X;
     `counts` are the non-zeros of each column. `chosen` are the rows of X (ascending; None for all) and
     `position_of_row` their positions here. `typical_length` is the median of |x| over non-empty rows, to three digits
-    (1 if all are empty).
+    (1 if all are empty). `weights` multiply the costs of the rows, `inverse_weights` are their reciprocals; both are
+    empty if all weights are 1.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -123,6 +138,8 @@ class Design:
     use_bias: np.float32
     typical_length: float
     dense: tuple[Any, ...]
+    weights: Costs
+    inverse_weights: Floats
 
     @property
     def n_dense(self) -> int:
@@ -154,6 +171,10 @@ class Design:
         """The CSR arrays (indptr, indices, values) of the sparse features, in the order in which kernels take them."""
         return self.indptr, self.indices, self.values
 
+    def weighted(self, cost: float, rows: RowIndices) -> Costs:
+        """Return `cost` times the weight of each of the rows."""
+        return cost * self.weights[rows] if len(self.weights) else np.full(len(rows), cost)
+
     def positions(self, rows: npt.NDArray[Any]) -> RowIndices:
         """Return the positions in this design of rows of X, given by their row numbers in X."""
         if not len(rows):
@@ -178,11 +199,20 @@ def by_frequency(indices: npt.NDArray[np.int32], n_features: int) -> npt.NDArray
     return position
 
 
-def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None, dense: Floats | None = None) -> Design:
+def lay_out(
+    X: Any,
+    *,
+    bias: bool,
+    seed: int,
+    rows: npt.ArrayLike | None = None,
+    dense: Floats | None = None,
+    weights: Costs | None = None,
+) -> Design:
     """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
 
-    `dense` are further features of the same rows, in C order; the design refers to the array. Time and memory depend on
-    the chosen rows only, so that thousands of small subsets of X are cheap.
+    `dense` are further features of the same rows, in C order; the design refers to the array. `weights` are those of
+    the rows of X, all above 0. Time and memory depend on the chosen rows only, so that thousands of small subsets of X
+    are cheap.
     """
     chosen = None if rows is None else _check_rows(rows, X.shape[0])
     begins, ends = X.indptr[:-1], X.indptr[1:]
@@ -215,7 +245,10 @@ def lay_out(X: Any, *, bias: bool, seed: int, rows: npt.ArrayLike | None = None,
     use_bias = np.float32(1 if bias else 0)
     norms += use_bias
     columns = features, counts
-    return Design(indptr, new_indices, values, norms, position_of_row, *columns, chosen, use_bias, typical, of_dense)
+    of_rows = np.empty(0) if weights is None else np.asarray(weights if chosen is None else weights[chosen])[order]
+    costs = of_rows, np.minimum(1 / of_rows, _MOST_INVERSE).astype(np.float32)
+    lists = indptr, new_indices, values, norms, position_of_row
+    return Design(*lists, *columns, chosen, use_bias, typical, of_dense, *costs)
 
 
 def _dense_rows(dense: Floats | None, order: npt.NDArray[np.int64]) -> tuple[Any, ...]:
@@ -271,8 +304,10 @@ def _frequent_first(
 
 
 _LEAST_COST = 1e-30  # avoids an infinite h for a cost of 0
+_LEAST_H = np.finfo(np.float32).tiny  # h of the highest costs: above 0
+_MOST_INVERSE = 1e8  # 1/weight of a row; times the largest h it stays in the range of float32
 
 
-def half_inverse(cost: float) -> np.float32:
-    """Return h = 1/(2c), the diagonal term that a cost c adds to the dual of the squared hinge."""
-    return np.float32(0.5 / max(cost, _LEAST_COST))
+def half_inverse(costs: float | Costs) -> Any:
+    """Return h = 1/(2c) as float32, the diagonal term that a cost c adds to the dual of the squared hinge."""
+    return np.maximum(0.5 / np.maximum(costs, _LEAST_COST), _LEAST_H).astype(np.float32)

@@ -109,5 +109,6 @@ def _key(block: LabelBlock, at: int) -> bytes | None:
     if block.may_have_duplicate is None or not block.may_have_duplicate[at]:
         return None
     counter = 0.0 if block.counter is None else block.counter[at]
-    costs = np.array([block.positive[at], counter, block.negative[at]], np.float64)
+    positive = block.positive_costs(at) if block.per_cell else block.positive[at : at + 1]
+    costs = np.append(positive, [counter, block.negative[at]])
     return costs.tobytes() + block.positives(at).tobytes()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from unmissed.errors import InputError
@@ -39,7 +40,8 @@ class Solver(Protocol):
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
         """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve.
 
-        X is a canonical float32 CSR matrix; it may also be `Features` if `solvable.dense`.
+        X is a canonical float32 CSR matrix; it may also be `Features` if `solvable.dense`. A solver with
+        `solvable.per_cell` also takes `weights`, one per row of X.
         """
 
 
@@ -57,13 +59,17 @@ class BlockProblem:
     def __call__(self) -> Blocks:
         """Return the shared state; called once per worker."""
         Y, X = self.rows.Y.tocsc(), self.rows.features
-        prepared = self.solver.prepare(X if self.solver.solvable.dense else X.csr)
-        return Blocks(prepared, Y, self.costs, find_duplicate_columns(Y))
+        weights: dict[str, Any] = {} if self.rows.weights is None else {"weights": self.rows.weights}
+        prepared = self.solver.prepare(X if self.solver.solvable.dense else X.csr, **weights)
+        return Blocks(prepared, Y, self.costs, find_duplicate_columns(Y), self.rows.cell_propensity is not None)
 
     @cached_property
     def costs(self) -> Costs:
-        """The costs of all labels; raise InputError if they are invalid."""
-        return self.model._costs(self.rows.label_counts, self.rows.n_samples)
+        """The costs of all labels, those of cells in the order of Y's columns; raise InputError if they are invalid."""
+        costs, Y = self.model._costs(self.rows), self.rows.Y
+        if self.rows.cell_propensity is None:
+            return costs
+        return costs._replace(positive=sp.csr_matrix((costs.positive, Y.indices, Y.indptr), Y.shape).tocsc().data)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockProblem, (self.solver, self.rows, self.model)
@@ -77,6 +83,7 @@ class Blocks:
     Y: Any
     costs: Costs
     may_have_duplicate: npt.NDArray[np.bool_]
+    per_cell: bool
 
 
 @dataclass(frozen=True)
@@ -99,15 +106,17 @@ class BlockTask:
 
     def run(self, shared: Blocks) -> Piece:
         """Return the piece with the solutions of the block."""
-        Y, labels = shared.Y, slice(self.begin, self.end)
+        Y, costs, labels = shared.Y, shared.costs, slice(self.begin, self.end)
+        cells = slice(Y.indptr[self.begin], Y.indptr[self.end])
         block = LabelBlock(
             first=self.first,
             starts=(Y.indptr[self.begin : self.end + 1] - Y.indptr[self.begin]).astype(np.int64),
-            rows=Y.indices[Y.indptr[self.begin] : Y.indptr[self.end]].astype(np.int32, copy=False),
-            positive=shared.costs.positive[labels],
-            negative=shared.costs.negative[labels],
-            counter=shared.costs.counter[labels],
+            rows=Y.indices[cells].astype(np.int32, copy=False),
+            positive=costs.positive[cells if shared.per_cell else labels],
+            negative=costs.negative[labels],
+            counter=costs.counter[labels],
             may_have_duplicate=shared.may_have_duplicate[labels],
+            per_cell=shared.per_cell,
         )
         return shard_piece(shared.prepared.solve(block))
 
@@ -124,8 +133,11 @@ class OneVsRest(LinearModel):
         """Return the solver, with validated parameters."""
 
     @abstractmethod
-    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        """Return the costs of positives and negatives per label, with constants such as C included."""
+    def _costs(self, rows: TrainingData) -> Costs:
+        """Return the costs of positives and negatives per label, with constants such as C included.
+
+        If rows have propensities per cell, those of positives are per entry of Y.
+        """
 
     def _scaled(self, costs: Costs) -> Costs:
         """Multiply costs by C."""

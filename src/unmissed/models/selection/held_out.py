@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,11 +80,15 @@ class HeldOut:
 
     def __post_init__(self) -> None:
         rows, chosen = self.rows, self.sampling
-        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.n_samples)
         rng = np.random.default_rng(chosen.seed)
         self.labels: Indices = _sample(np.arange(rows.n_labels), chosen.most_labels, rng)
-        self.p = p[self.labels]
-        self.Y = rows.Y if len(self.labels) == rows.n_labels else rows.Y[:, self.labels]
+        has_all = len(self.labels) == rows.n_labels
+        self.Y = rows.Y if has_all else rows.Y[:, self.labels]
+        self.p: Any = rows.cell_propensity
+        if self.p is None:
+            self.p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)[self.labels]
+        elif not has_all:
+            self.p = self.p[:, self.labels]
         self._order = rng.permutation(rows.n_samples)
         self._fold = np.empty(rows.n_samples, np.int64)
         self._fold[self._order] = np.arange(rows.n_samples) % chosen.n_folds
@@ -124,14 +128,14 @@ class HeldOut:
         """Train an unfitted model outside of a fold, and return its evaluation on the fold."""
         fitted, seconds = self.fit_fold(model, n_fit, fold)
         ranking = self.rank_fold(fitted, fold, self.goal.cuts[-1])
-        return Measured(self.evaluate(ranking, self.truth(fold)), seconds)
+        return Measured(self.evaluate(ranking, self.truth(fold), self._inverse(fold)), seconds)
 
     def fit_fold(self, model: Model, n_fit: int, fold: int) -> tuple[Model, float]:
         """Train a copy of an unfitted model outside of a fold; return it and the seconds that this took."""
         known = model.get_params(deep=False)
         model = clone(model).set_params(**{name: one for name, one in model.fast_params.items() if name in known})
-        if "propensity" in known:
-            p = as_propensity(known["propensity"]).estimate(self.rows.label_counts, self.rows.n_samples)
+        if "propensity" in known and self.rows.cell_propensity is None:
+            p = as_propensity(known["propensity"]).estimate(self.rows.label_counts, self.rows.total_weight)
             model.set_params(propensity=FromTable(p[self.labels]))
         for name, exponent in model.row_exponents.items():
             model.set_params(**{name: known[name] * (self.rows.n_samples / n_fit) ** exponent})
@@ -148,19 +152,23 @@ class HeldOut:
         """Return the labels of the held-out rows of a fold."""
         return self.Y[self._held(fold)]
 
-    def evaluate(self, ranking: Ranking, truth: sp.csr_matrix) -> Evaluation:
-        """Return the evaluation of a ranking of held-out rows by the goal's metrics."""
+    def evaluate(self, ranking: Ranking, truth: sp.csr_matrix, inverse: Any = None) -> Evaluation:
+        """Return the evaluation of a ranking of held-out rows by the goal's metrics; 1/p is that of labels if None."""
         goal, counts = self.goal, self.rows.label_counts[self.labels]
-        return evaluate(ranking, truth, 1 / self.p, goal.cuts, metrics=goal.metrics, train_counts=counts)
+        inverse = 1 / self.p if inverse is None else inverse
+        return evaluate(ranking, truth, inverse, goal.cuts, metrics=goal.metrics, train_counts=counts)
+
+    def _inverse(self, fold: int) -> Any:
+        """Return 1/p of the labels, or of the observed positives of the held-out rows of a fold."""
+        return self.p[self._held(fold)].power(-1) if sp.issparse(self.p) else 1 / self.p
 
     def _rows(self, fold: int, n_fit: int, normalize: bool, dense_weight: float) -> TrainingData:
         """Return training rows outside a fold; all candidates share them and what they cache."""
         key = fold, n_fit, normalize, dense_weight
         if key not in self._training:
             chosen = np.sort(self._order[self._fold[self._order] != fold][:n_fit])
-            part: dict[str, Any] = {"X": self.rows.X[chosen], "Y": self.Y[chosen]}
-            part |= {"normalize": normalize, DENSE_WEIGHT: dense_weight}
-            self._training[key] = replace(self.rows, **part, store=None)
+            scaling: dict[str, Any] = {"normalize": normalize, DENSE_WEIGHT: dense_weight}
+            self._training[key] = self.rows.take(chosen, self.labels, **scaling)
         return self._training[key]
 
     def _held(self, fold: int) -> Indices:

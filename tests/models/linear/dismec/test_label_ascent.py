@@ -32,20 +32,24 @@ def test_a_packed_entry_holds_the_feature_and_approximates_the_value(seed, n_bit
 
 
 @pytest.mark.kernel
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_dense", [0, 5, 14])
 @pytest.mark.parametrize("exact", [True, False])
-def test_an_epoch_solves_for_one_variable_after_the_other(exact, n_dense):
+def test_an_epoch_solves_for_one_variable_after_the_other(exact, n_dense, weighted):
     X, _ = make_problem(3, n_samples=40, n_features=14, n_labels=1)
     E = X[:, :n_dense].toarray()
-    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=E)
+    weights = np.random.default_rng(1).uniform(0.2, 5, 40) if weighted else None
+    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=E, weights=weights)
     laid = PackedDesign(design, QuantizedRows(design))
-    rows, signs, class_params = np.arange(40, dtype=np.int32), np.ones(40), (5, np.float32(0.3), np.float32(0.5))
+    rows, signs = np.arange(40, dtype=np.int32), np.ones(40)
     signs[5:] = -1
-    hs = np.where(signs > 0, 0.3, 0.5)
+    h_positives = np.linspace(0.3, 0.3 + weighted, 5, dtype=np.float32)
+    h_of_rows = h_positives, np.float32(0.5), design.inverse_weights
+    hs = np.append(h_positives, 0.5 / design.weights[5:] if weighted else np.full(35, 0.5))
     a, w = np.zeros(40, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
     state = a, np.zeros(40, np.bool_), w, pairs, np.float32(0), 0.0
-    arguments = (design.norms, design.use_bias, rows, class_params, *state, 0.0, 200, 1, True)
+    arguments = (design.norms, design.use_bias, rows, h_of_rows, *state, 0.0, 200, 1, True)
     assert laid.rows[4][1].dtype == (np.int16 if n_dense else np.float32)
     bias, square, _ = ascend(*(laid.exact if exact else laid.rows), *arguments)
     dense = np.zeros((40, design.n_features))
@@ -100,12 +104,17 @@ def _similar_negatives(free):
     design = lay_out(X, bias=True, seed=0)
     signs = np.where(np.arange(150) < 4, 1, -1).astype(np.float32)
     center = np.float32(-0.5 if free else 0)
-    return design, signs, (4, np.float32(0.5), np.float32(0.5)), center
+    return design, signs, _halves(4), center
+
+
+def _halves(n_positives):
+    """Return h = 0.5 of all rows, as `ascend` takes it."""
+    return np.full(n_positives, 0.5, np.float32), np.float32(0.5), np.empty(0, np.float32)
 
 
 @pytest.mark.parametrize("free", [False, True])
 def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
-    design, signs, class_params, bias = _similar_negatives(free)
+    design, signs, h_of_rows, bias = _similar_negatives(free)
     center = float(bias)
     a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
@@ -116,7 +125,7 @@ def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
         rows = np.arange(150, dtype=np.int32)
         X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
         state = a, np.zeros(150, np.bool_), w, pairs, bias, float(w @ w)
-        bias, square, _ = ascend(*X, rows, class_params, *state, 0.0, 1, 3, True)
+        bias, square, _ = ascend(*X, rows, h_of_rows, *state, 0.0, 1, 3, True)
         assert (a >= 0).all()
         assert square == pytest.approx(w @ w, rel=1e-4)
         offset = float(np.sum(a * signs))
@@ -129,21 +138,21 @@ def test_weights_bias_and_variables_agree_after_negatives_were_scaled(free):
 
 
 def test_write_back_does_not_change_variables_and_bias():
-    design, _, class_params, bias = _similar_negatives(False)
+    design, _, h_of_rows, bias = _similar_negatives(False)
     found = []
     for write_back in (True, False):
         a, w = np.full(150, 0.01, np.float32), np.zeros(design.n_features, np.float32)
         rows, pairs = np.arange(150, dtype=np.int32), np.zeros(2 * design.n_features, np.float32)
         X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
         state = a, np.zeros(150, np.bool_), w, pairs, bias, 0.0
-        now, _, epochs = ascend(*X, rows, class_params, *state, 1e-4, 9, 3, write_back)
+        now, _, epochs = ascend(*X, rows, h_of_rows, *state, 1e-4, 9, 3, write_back)
         assert w.any() == write_back
         found.append((a.tobytes(), float(now), epochs))
     assert found[0] == found[1]
 
 
 def test_the_first_epoch_skips_inactive_rows_that_are_far():
-    design, _, class_params, bias = _similar_negatives(False)
+    design, _, h_of_rows, bias = _similar_negatives(False)
     X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
     rows, far = np.arange(150, dtype=np.int32), np.arange(150) % 3 == 0
     moved = []
@@ -151,7 +160,7 @@ def test_the_first_epoch_skips_inactive_rows_that_are_far():
         a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
         a[3] = 0.01
         state = a, far.copy(), w, np.zeros(2 * design.n_features, np.float32), bias, 0.0
-        ascend(*X, rows, class_params, *state, 0.0, max_epochs, 3, True)
+        ascend(*X, rows, h_of_rows, *state, 0.0, max_epochs, 3, True)
         moved.append(set(np.flatnonzero(a != 0)))
     active = {3} | set(np.flatnonzero(~far))
     assert moved[0] <= active
@@ -167,13 +176,13 @@ def test_rows_that_cannot_be_quantized_are_solved_in_float32():
 
 
 def test_correlated_negatives_take_few_epochs():
-    design, _, class_params, bias = _similar_negatives(False)
+    design, _, h_of_rows, bias = _similar_negatives(False)
     a, w = np.zeros(150, np.float32), np.zeros(design.n_features, np.float32)
     pairs = np.zeros(2 * design.n_features, np.float32)
     rows = np.arange(150, dtype=np.int32)
     far = np.zeros(150, np.bool_)
     X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
-    arguments = *X, rows, class_params, a, far, w, pairs
+    arguments = *X, rows, h_of_rows, a, far, w, pairs
     bias, square, _ = ascend(*arguments, bias, 0.0, 0.1, 1, 3, True)
     _, _, epochs = ascend(*arguments, bias, square, 1e-6, 200, 3, True)
     assert epochs <= 4  # 6 without joint steps
@@ -183,14 +192,14 @@ def test_weights_much_longer_than_the_working_set_are_not_split():
     X = sp.csr_matrix(np.eye(3, 60, dtype=np.float32))
     design = lay_out(sp.vstack([X, sp.csr_matrix(np.eye(60, dtype=np.float32))]).tocsr(), bias=True, seed=0)
     rows = np.sort(design.position_of_row[:3])
-    signs, class_params = np.array([1, -1, -1], np.float32), (1, np.float32(0.5), np.float32(0.5))
+    signs, h_of_rows = np.array([1, -1, -1], np.float32), _halves(1)
     w, pairs = np.zeros(60, np.float32), np.full(120, np.nan, np.float32)
     a, bias = np.full(3, 0.1, np.float32), np.float32(-0.1)
     for at, row in enumerate(rows):
         w[design.indices[design.indptr[row]]] += signs[at] * a[at]
     X = *PackedDesign(design, QuantizedRows(design)).exact, design.norms, design.use_bias
     state = a, np.zeros(3, np.bool_), w, pairs, bias, float(w @ w)
-    bias, square, _ = ascend(*X, rows, class_params, *state, 0.0, 99, 1, True)
+    bias, square, _ = ascend(*X, rows, h_of_rows, *state, 0.0, 99, 1, True)
     assert np.isnan(pairs).all()
     assert square == pytest.approx(w @ w, rel=1e-4)
     Q = np.outer(signs, signs) + 1.5 * np.eye(3)  # rows have one feature each, their own, and the bias
@@ -203,12 +212,16 @@ def test_weights_much_longer_than_the_working_set_are_not_split():
 def test_the_best_shift_of_the_bias_is_where_the_objective_is_least(seed, n_positives, cost):
     rng = np.random.default_rng(seed)
     slack, scores = rng.exponential(0.3, 200).astype(np.float32), rng.normal(0, 1, n_positives)
+    weights, costs = rng.choice([np.ones(200), rng.uniform(0.01, 9, 200)]), cost * rng.uniform(0.1, 5, n_positives)
 
     def objective(shift):
         missed = np.maximum(0, 1 - scores - shift) ** 2
-        return 0.5 * (shift - 0.4) ** 2 + 0.7 * np.sum(np.maximum(0, slack + shift) ** 2) + cost * np.sum(missed)
+        over = np.maximum(0, slack + shift) ** 2
+        return 0.5 * (shift - 0.4) ** 2 + 0.7 * np.sum(weights * over) + np.sum(costs * missed)
 
-    shift = best_bias_shift(slack, scores, cost, 0.7, -0.4)
+    shift = best_bias_shift(slack, weights, scores, costs, 0.7, -0.4)
+    if (weights == 1).all():
+        assert shift == best_bias_shift(slack, np.empty(0), scores, costs, 0.7, -0.4)
     assert shift <= 0
     best = minimize_scalar(objective, bounds=(-5, 0), method="bounded", options={"xatol": 1e-9}).x
     assert objective(shift) <= objective(best) + 1e-4

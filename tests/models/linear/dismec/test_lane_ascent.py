@@ -48,8 +48,10 @@ class Problem:
         self.alpha[:, :lanes] = np.maximum(rng.standard_normal((N_SAMPLES, LANES)), 0)[:, :lanes]
         squares = (self.w**2).sum(axis=1)
         reach = 8 * np.sqrt(squares) + 1
-        self.lanes = np.ones((5, LANES), np.float32)
-        self.lanes[:] = reach / 32_000, squares, reach**2, np.full(LANES, H_POSITIVE), np.full(LANES, H_NEGATIVE)
+        self.lanes = np.ones((4, LANES), np.float32)
+        self.lanes[:] = reach / 32_000, squares, reach**2, np.full(LANES, H_NEGATIVE)
+        self.h = np.full(self.Y.shape, H_POSITIVE, np.float32)
+        self.inverse_weights = np.empty(0, np.float32)
 
     def make_dense(self, n_dense):
         """Store the first features, quantized, as dense ones."""
@@ -65,9 +67,9 @@ class Problem:
         quantized_weights = np.empty((N_FEATURES, LANES), np.int16)
         quantize_weights(self.w, self.lanes[0].astype(np.float64), quantized_weights)
         starts = np.append(0, np.cumsum(self.Y.sum(axis=1))).astype(np.int64)
-        positives = starts, np.nonzero(self.Y)[1].astype(np.int32)
+        positives = starts, np.nonzero(self.Y)[1].astype(np.int32), self.h[self.Y]
         frequent = self.indptr, self.indices, self.numbers, self.dense_numbers
-        X = frequent, self.rare_scores, self.rare_squares, self.bounds, self.norms
+        X = frequent, self.rare_scores, self.rare_squares, self.bounds, self.norms, self.inverse_weights
         pairs = np.zeros((self.dense_numbers.shape[1] // 2, 2 * LANES), np.int16)
         pair_lines(quantized_weights[: self.n_dense], pairs)
         W = quantized_weights, pairs
@@ -98,7 +100,9 @@ def epoch(problem, lane):
     w, b = problem.w[lane].astype(np.float64), float(problem.bias[lane])
     a = problem.alpha[:, lane].astype(np.float64)
     for row in range(N_SAMPLES):
-        z, h = (1, H_POSITIVE) if problem.Y[row, lane] else (-1, H_NEGATIVE)
+        z, h = (1, problem.h[row, lane]) if problem.Y[row, lane] else (-1, H_NEGATIVE)
+        if z < 0 and len(problem.inverse_weights):
+            h = h * problem.inverse_weights[row]
         score = X[row] @ w + b + problem.extra[row, lane] - (problem.rare_squares[row] * a[row] if z < 0 else 0)
         step = max(-(z * score - 1 + a[row] * h) / (problem.norms[row] + h), -a[row])
         a[row] += step
@@ -115,9 +119,15 @@ def check_epoch(problem, before, w, lanes):
         assert problem.bias[lane] == pytest.approx(expected_b, abs=3e-3)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("lanes", [LANES, 3])
-def test_a_sweep_is_an_epoch_of_coordinate_ascent(lanes):
+def test_a_sweep_is_an_epoch_of_coordinate_ascent(lanes, weighted):
     problem, before = Problem(lanes=lanes), Problem(lanes=lanes)
+    if weighted:
+        for one in (problem, before):
+            rng = np.random.default_rng(6)
+            one.inverse_weights = rng.uniform(0.2, 5, N_SAMPLES).astype(np.float32)
+            one.h = rng.uniform(0.1, 3, one.Y.shape).astype(np.float32)
     w = problem.sweep()
     check_epoch(problem, before, w, lanes)
     for lane in range(lanes):
@@ -175,12 +185,14 @@ def test_weights_may_change_by_more_than_the_range_of_int16(lanes):
         np.zeros(2, np.float32),
         bounds,
         np.ones(2, np.float32),
+        np.empty(0, np.float32),
     )
-    of_lanes = np.tile(np.array([[1 / 32_000], [0], [1], [1e-3], [1e-3]], np.float32), LANES)
+    of_lanes = np.tile(np.array([[1 / 32_000], [0], [1], [1e-3]], np.float32), LANES)
     weights, lists = np.zeros((1, LANES), np.int16), (np.zeros((LANES, 2), np.int32), np.zeros((LANES, 2), np.float32))
     bias = np.full(LANES, -2, np.float32)
     bias[:lanes] = 0
-    positives = lanes * indptr, np.tile(np.arange(lanes, dtype=np.int32), 2)
+    h = np.full(2 * lanes, 1e-3, np.float32)
+    positives = lanes * indptr, np.tile(np.arange(lanes, dtype=np.int32), 2), h
     active = np.zeros(3, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
     W, count = (weights, np.zeros((0, 2 * LANES), np.int16)), np.zeros(LANES, np.int64)
     lane_sweep(0, *X, np.float32(0), W, of_lanes, bias, positives, active, *lists, count)

@@ -29,6 +29,10 @@ class Label:
     known: float = 1.0  # of |w|^2
 
     @property
+    def h(self):
+        return np.ones(len(self.positives), np.float32)
+
+    @property
     def square(self):
         return self.known * square(self.w)
 
@@ -63,7 +67,7 @@ def near(X, W, bias, positive_row=None, n_dense=0):
     pairs = np.zeros((dense_numbers.shape[1] // 2, 2 * LANES), np.int16)
     pair_lines(quantized_weights[:n_dense], pairs)
     rare_scores = np.zeros(n + 1, np.int64), nothing, nothing
-    arguments = tuple(bounds), (quantized_weights, pairs), bias, of_lanes, (starts, lanes)
+    arguments = tuple(bounds), (quantized_weights, pairs), bias, of_lanes, (starts, lanes, nothing.astype(np.float32))
     scores, n_scores = np.full(1, np.nan, np.float32), np.zeros(LANES, np.int64)
     list_near(0, frequent, rare_scores, *arguments, rows, slack, count, scores, n_scores)
     if positive_row is not None:
@@ -191,12 +195,15 @@ def _reference_violations(design, label, more=0.0):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e14, 1e-14])
-@pytest.mark.parametrize(("n_dense", "few_positives"), [(0, 2), (5, 64), (5, 2)])
-def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(n_dense, few_positives, scale, frequent, monkeypatch):
+@pytest.mark.parametrize(("n_dense", "few_positives", "weighted"), [(0, 2, True), (5, 64, False), (5, 2, True)])
+def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(
+    n_dense, few_positives, weighted, scale, frequent, monkeypatch
+):
     monkeypatch.setattr(passes_module, "_FEW_POSITIVES", few_positives)
     X = make_problem(5, n_samples=120, n_features=30)[0] * np.float32(scale)
     dense = X[:, :n_dense].toarray() if n_dense else None
-    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=dense)
+    weights = np.random.default_rng(2).uniform(0.1, 9, 120) if weighted else None
+    design = lay_out(sp.csr_matrix(X[:, n_dense:]), bias=True, seed=0, dense=dense, weights=weights)
     passes = Passes(design, QuantizedRows(design))
     assert passes.quantized.n_frequent == (n_dense + frequent if frequent else 30)
     labels = _labels(design, 20, scale)
@@ -212,7 +219,7 @@ def test_exact_passes_give_the_same_bits_in_lanes_and_per_label(n_dense, few_pos
         assert np.array_equal(rows, rows_per_label)
         assert np.array_equal(slack, slack_per_label)
         over = _reference_violations(design, label)
-        assert loss == pytest.approx((over**2).sum(), rel=1e-12)
+        assert loss == pytest.approx(design.weighted(1.0, np.arange(120)) @ over**2, rel=1e-12)
         assert np.array_equal(rows, np.flatnonzero(over > 0))
 
 
@@ -226,7 +233,8 @@ def test_approximate_passes_give_the_same_bits_in_lanes_and_per_label(scale, n_s
     labels[3].w[:] = 0
     seen = {}
 
-    def least(label, slack, share):
+    def least(label, rows, slack, share):
+        assert len(rows) == len(slack)
         seen.setdefault(id(label), []).append((slack.copy(), share))
         return float(np.quantile(slack, 0.5)) if len(slack) else 0.0
 

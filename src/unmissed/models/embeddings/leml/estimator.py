@@ -171,6 +171,7 @@ class LEML(Model):
         *,
         y: Any = None,
         sample_weight: Any = None,
+        cell_propensity: Any = None,
         observed: Any = None,
         verbose: int = 0,
         progress: Progress | None = None,
@@ -180,7 +181,7 @@ class LEML(Model):
 
         Parameters
         ----------
-        X, Y, y, sample_weight : as in `Model.fit`; sample_weight cannot be combined with observed
+        X, Y, y, sample_weight, cell_propensity : as in `Model.fit`; sample_weight cannot be combined with observed
         observed : mask, sparse matrix or array of the shape of Y; nonzero where Y is observed; all entries by default
         verbose, progress, work : as in `Model.fit`
         """
@@ -188,7 +189,7 @@ class LEML(Model):
             raise InputError("sample_weight and observed cannot be given together; repeat the rows of both")
 
         def masked(rows: TrainingData) -> TrainingData:
-            rows = rows.repeated(sample_weight)
+            rows = self._add_costs(rows, sample_weight, cell_propensity)
             known = {one.name: getattr(rows, one.name) for one in fields(rows)}
             return MaskedTrainingData(**known, observed=_check_observed(observed, rows))
 

@@ -102,7 +102,7 @@ class InitialSolutions:
             self._design.norms,
             self._design.use_bias,
             np.arange(n, dtype=np.int32),
-            (0, half_inverse(cost), half_inverse(cost)),
+            (np.empty(0, np.float32), half_inverse(cost), self._design.inverse_weights),
             a,
             np.zeros(n, np.bool_),
             w,
@@ -141,11 +141,11 @@ class DualAscent:
     def _sweep(self, group: Sequence[LabelState], part: slice) -> None:
         """Sweep in lanes over a range of rows, update the labels, and run their per-label phases."""
         design, passes, quantized = self._design, self._passes, self._passes.quantized
-        lanes = np.ones((5, LANES), np.float32)
+        lanes = np.ones((4, LANES), np.float32)
         for lane, label in enumerate(group):
             max_norm = max(_NORM_GROWTH * math.sqrt(label.square), 1.0 / design.typical_length)
             lanes[:3, lane] = max_norm / MAX_QUANTIZED, min(label.square, _MAX_SQUARE), min(max_norm**2, _MAX_SQUARE)
-            lanes[3:, lane] = label.h_positive, label.h_negative
+            lanes[3, lane] = label.h_negative
         lane_weights = passes.to_lanes(group, lanes[0, : len(group)])
         working_sets, counts = _working_sets(group), np.zeros(LANES, np.int64)
         for batch, frequent, rare_scores in quantized.row_batches(part, lane_weights.rare_weights):
@@ -156,6 +156,7 @@ class DualAscent:
                 quantized.rare_squares[batch],
                 tuple(bounds[batch] for bounds in quantized.bounds),
                 design.norms[batch],
+                design.inverse_weights[batch],
                 design.use_bias,
                 lane_weights.weights,
                 lanes,
@@ -202,26 +203,32 @@ class DualAscent:
         for label, (loss, rows, slack, scores) in zip(group, self._passes.exact(group), strict=True):
             if label.done:
                 continue
-            missed = float(np.sum(squared_hinge_value(scores)))
+            missed = float(np.sum(label.positive_costs * squared_hinge_value(scores)))
             label.rounds += 1
-            self._certify(label, label.cost_negative * loss + label.cost_positive * missed)
+            self._certify(label, label.cost_negative * loss + missed)
             if not label.done:
-                self._improve(label, rows[slack > self._violation_threshold(label, slack, 1.0, scores)], scores)
+                threshold = self._violation_threshold(label, rows, slack, 1.0, scores)
+                self._improve(label, rows[slack > threshold], scores)
 
-    def _estimate_threshold(self, label: LabelState, slack: Floats, share: float) -> float:
+    def _estimate_threshold(self, label: LabelState, rows: RowIndices, slack: Floats, share: float) -> float:
         """Return `_violation_threshold` from the positives; with dense features, from the last, which are random."""
         positives = label.positives[-_SCORED_POSITIVES:] if self._design.n_dense else label.positives
-        return self._violation_threshold(label, slack, share, self._passes.scores(label, positives))
+        return self._violation_threshold(label, rows, slack, share, self._passes.scores(label, positives))
 
-    def _violation_threshold(self, label: LabelState, slack: Floats, share: float, scores: Doubles) -> float:
+    def _violation_threshold(
+        self, label: LabelState, rows: RowIndices, slack: Floats, share: float, scores: Doubles
+    ) -> float:
         """Return the violation above which a row is likely to stay violated at the optimal bias.
 
-        `slack` has the violations of a fraction `share` of the rows, `scores` the scores of some of the positives.
+        `slack` has the violations of the violated `rows` among a fraction `share` of all rows, `scores` the scores of
+        the last positives, or of all.
         """
         if not self._design.use_bias:
             return 0.0
-        costs = label.cost_positive * (len(label.positives) / max(len(scores), 1)), label.cost_negative / share
-        return -_SHIFT_FACTOR * float(best_bias_shift(slack, scores, *costs, label.offset))
+        weights = self._design.weights[rows] if len(self._design.weights) else self._design.weights
+        scored = label.positive_costs[len(label.positives) - len(scores) :]
+        costs = scored * (len(label.positives) / max(len(scores), 1)), label.cost_negative / share
+        return -_SHIFT_FACTOR * float(best_bias_shift(slack, weights, scores, *costs, label.offset))
 
     def _certify(self, label: LabelState, loss: float) -> None:
         """Certify a label; Newton's method is the fallback for one that makes no progress."""

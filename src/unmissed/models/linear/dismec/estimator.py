@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
+from unmissed.models.cost_support import CostSupport
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.linear.dismec.solver import FreeBias, SquaredHinge
 from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
@@ -34,7 +34,7 @@ from unmissed.models.training_data import TrainingData
 from unmissed.numerics.simd import LANES
 from unmissed.progress import Progress, describe, silent
 from unmissed.propensity import Costs, WeightingName, as_propensity, costs
-from unmissed.propensity.weighting import CONVEX
+from unmissed.propensity.weighting import CONVEX, cell_costs
 
 _CHOICE = "choice"
 _SAFE = ("none", "floored-tail", "auto")  # weightings that are not checked for a loss before training
@@ -56,6 +56,7 @@ class DiSMEC(OneVsRest):
     """
 
     dense_support: ClassVar[DenseSupport] = DenseSupport.NATIVE
+    cost_support: ClassVar[CostSupport] = CostSupport(weights=True)
     baseline_params: ClassVar[Mapping[str, Any]] = {"C": 1.0}
     fast_params: ClassVar[Mapping[str, Any]] = {"tol": 0.01, "block_size": LANES}  # small blocks use all threads
     row_exponents: ClassVar[Mapping[str, float]] = {"C": 0.5}
@@ -97,8 +98,8 @@ class DiSMEC(OneVsRest):
     def _solver(self) -> SquaredHinge:
         return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self._seed)
 
-    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        ones = np.ones(len(label_counts))
+    def _costs(self, rows: TrainingData) -> Costs:
+        ones = np.ones(rows.n_labels)
         return self._scaled(Costs(ones, np.zeros_like(ones), ones))
 
 
@@ -109,6 +110,7 @@ class PWDiSMEC(DiSMEC):
     objective of the paper: costs 1/p - 1, C = 0.5, a bias without penalty, weights pruned at 0.01.
     """
 
+    cost_support: ClassVar[CostSupport] = CostSupport(weights=True, cells=True)
     baseline_params: ClassVar[Mapping[str, Any]] = {"weighting": "none", "C": 1.0}
     paper_params: ClassVar[Mapping[str, Any]] = {"weighting": "tail", "C": 0.5, "fit_bias": "free", "prune": 0.01}
     preferred_params: ClassVar[Mapping[str, Any]] = {"weighting": "floored-tail", "C": 0.3}
@@ -151,7 +153,7 @@ class PWDiSMEC(DiSMEC):
         if self.weighting != "auto":
             super()._fit(rows, work)
             return
-        self._costs_of("none", rows.label_counts, rows.n_samples)  # refused before candidates are trained
+        self._with({"weighting": "none"})._costs(rows)  # refused before candidates are trained
         # every partition chooses for itself, with the same result, rather than wait for another
         own_work = work if work.partition.seconds == 0 else Work(work.pieces, work.executor)
         for piece in own_work.map([SelectionTask()], Selection(rows, clone(self), _SelectionProgress(work))):
@@ -188,12 +190,12 @@ class PWDiSMEC(DiSMEC):
         model: PWDiSMEC = clone(self).set_params(**params)
         return model
 
-    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        return self._costs_of(self.weighting, label_counts, n_samples)
-
-    def _costs_of(self, weighting: str, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        propensity = as_propensity(self.propensity)
-        return self._scaled(costs(weighting, propensity.estimate(label_counts, n_samples), label_counts))
+    def _costs(self, rows: TrainingData) -> Costs:
+        assert self.weighting != "auto"
+        if rows.cell_propensity is not None:
+            return self._scaled(cell_costs(self.weighting, rows.cell_propensity, rows.label_counts))
+        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
+        return self._scaled(costs(self.weighting, p, rows.label_counts))
 
 
 @dataclass(frozen=True)

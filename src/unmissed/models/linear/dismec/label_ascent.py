@@ -47,7 +47,7 @@ def _step(gradient, curvature, old, own, cross_derivative, growth_curvature, sca
 # 17 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
 def _epoch(
-    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, w, pairs, split, order, n, min_gain,
+    indptr, entries, values, mask, dense, norms, use_bias, rows, h_of_rows, a, w, pairs, split, order, n, min_gain,
     far
 ):  # fmt: skip
     """Do coordinate steps for the variables order[:n]; skip steps that gain at most `min_gain`.
@@ -58,6 +58,8 @@ def _epoch(
     is_split, scale, bias, bias_positives, growth_curvature, square = split
     dense_begins, dense_values, n_dense, dense_steps = dense
     dense_begin, dense_step, gain = 0, np.float32(1), 0.0
+    h_positives, h_negative, inverse_weights = h_of_rows
+    n_positives, is_weighted = h_positives.shape[0], inverse_weights.shape[0] > 0
     for position in range(n):
         at = order[position]
         if position + PREFETCH_DISTANCE < n:
@@ -68,7 +70,9 @@ def _epoch(
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
         if n_dense > 0:
             dense_begin, dense_step = dense_begins[rows[at]], dense_steps[rows[at]]
-        sign, h = (1.0, np.float64(class_params[1])) if at < class_params[0] else (-1.0, np.float64(class_params[2]))
+        sign, h = (1.0, np.float64(h_positives[at])) if at < n_positives else (-1.0, np.float64(h_negative))
+        if is_weighted and at >= n_positives:
+            h *= np.float64(inverse_weights[rows[at]])
         if is_split:
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
         else:
@@ -130,7 +134,7 @@ def _epoch(
 
 # 13 arguments: packed rows are four arrays, and the state of a label is kept in one array per quantity.
 @kernel()
-def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_params, a, w, pairs, bias, square):
+def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, h_of_rows, a, w, pairs, bias, square):
     """Split w into the contributions of negatives, which can be scaled, and of positives, stored as `pairs`.
 
     Returns whether w was split, the scale, the negative and positive parts of the bias, the curvature of the dual
@@ -138,16 +142,21 @@ def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_p
     may then hold more than the working set contributed), or if it is too long compared with the working set.
     """
     dense_begins, dense_values, n_dense, dense_steps = dense
+    h_positives, h_negative, inverse_weights = h_of_rows
+    n_positives, is_weighted = h_positives.shape[0], inverse_weights.shape[0] > 0
     sum_negatives, squares, size = 0.0, 0.0, n_dense * rows.shape[0]
     for at in range(rows.shape[0]):
         size += indptr[rows[at] + 1] - indptr[rows[at]]
-        if at >= class_params[0]:
+        if at >= n_positives:
+            h = np.float64(h_negative)
+            if is_weighted:
+                h *= np.float64(inverse_weights[rows[at]])
             sum_negatives += np.float64(a[at])
-            squares += np.float64(class_params[2]) * np.float64(a[at]) * np.float64(a[at])
+            squares += h * np.float64(a[at]) * np.float64(a[at])
     if not sum_negatives > 0 or w.shape[0] > _MAX_FEATURES_PER_ENTRY * size:
         return False, 1.0, np.float64(bias), 0.0, 0.0, square
     square_negatives, product = split_weights(w, pairs, n_dense), 0.0  # |w_negatives|^2, w_negatives.w_positives
-    for at in range(class_params[0]):
+    for at in range(n_positives):
         if a[at] > 0:
             begin, end, variable = indptr[rows[at]], indptr[rows[at] + 1], np.float64(a[at])
             score, score_positives = pair_dot(entries, values, begin, end, mask, pairs)
@@ -179,11 +188,11 @@ def _split_weights(indptr, entries, values, mask, dense, use_bias, rows, class_p
 
 
 @kernel()
-def _merge_weights(class_params, a, w, pairs, n_dense, split, write_back):
+def _merge_weights(n_positives, a, w, pairs, n_dense, split, write_back):
     """Undo `_split_weights`; return the bias and |w|^2. Unless `write_back`, w and |w|^2 are stale."""
     is_split, scale, bias, bias_positives, _, square = split
     if is_split:
-        for at in range(class_params[0], a.shape[0]):
+        for at in range(n_positives, a.shape[0]):
             a[at] *= np.float32(scale)
     if is_split and write_back:
         square = merge_weights(np.float32(scale), pairs, w, n_dense)
@@ -219,13 +228,13 @@ def _active_first(order, n, a):
 # 19 arguments: rows are four arrays and the dense ones, the state of a label is six, four numbers say when to stop.
 @kernel()
 def ascend(
-    indptr, entries, values, mask, dense, norms, use_bias, rows, class_params, a, far, w, pairs, bias, square,
+    indptr, entries, values, mask, dense, norms, use_bias, rows, h_of_rows, a, far, w, pairs, bias, square,
     tolerance, max_epochs, seed, write_back
 ):  # fmt: skip
     """Maximize the dual objective over a working set until an epoch gains at most `tolerance`.
 
-    `class_params` is (number of positives, h of positives, h of negatives); positives are the first of `rows`. Returns
-    the bias, |w|^2 (approximate) and the number of epochs.
+    `h_of_rows` is (h of each positive, h of a negative of weight 1, 1/weight of each row of X, or nothing if all
+    weights are 1); positives are the first of `rows`. Returns the bias, |w|^2 (approximate) and the number of epochs.
 
     Each epoch over the working set is followed by up to five over its active rows; every other epoch skips rows that
     are far from active. Inactive rows with `far` at the start are left out of the first epochs; `far` is updated.
@@ -240,7 +249,7 @@ def ascend(
     order = np.arange(n)
     state = np.uint64(seed) ^ np.uint64(88172645463325252)
     X = indptr, entries, values, mask, dense
-    split = _split_weights(*X, use_bias, rows, class_params, a, w, pairs, bias, square)
+    split = _split_weights(*X, use_bias, rows, h_of_rows, a, w, pairs, bias, square)
     if not split[0]:
         tolerance *= _UNSPLIT_TOLERANCE
     min_gain = _INNER_TOLERANCE * tolerance / max(n, 1)
@@ -249,7 +258,7 @@ def ascend(
     while epochs < max_epochs:
         epochs += 1
         state = shuffle(order, near, state)
-        split, gain = _epoch(*X, norms, use_bias, rows, class_params, a, w, pairs, split, order, near, min_gain, far)
+        split, gain = _epoch(*X, norms, use_bias, rows, h_of_rows, a, w, pairs, split, order, near, min_gain, far)
         if gain <= tolerance:
             break
         near = _far_last(order[:visited], a, far)
@@ -257,7 +266,7 @@ def ascend(
         for _ in range(5):
             state = shuffle(order, active, state)
             split, inner_gain = _epoch(
-                *X, norms, use_bias, rows, class_params, a, w, pairs, split, order, active, min_gain, far
+                *X, norms, use_bias, rows, h_of_rows, a, w, pairs, split, order, active, min_gain, far
             )
             if inner_gain <= max(_INNER_TOLERANCE * tolerance, 0.1 * gain):
                 break
@@ -265,35 +274,39 @@ def ascend(
             visited = n
         if epochs % 2 == 0:
             near = visited
-    bias, square = _merge_weights(class_params, a, w, pairs, dense[2], split, write_back)
+    bias, square = _merge_weights(h_of_rows[0].shape[0], a, w, pairs, dense[2], split, write_back)
     return bias, square, epochs
 
 
 @kernel()
-def best_bias_shift(slack, positive_scores, cost_positive, cost_negative, offset):
+def best_bias_shift(slack, slack_weights, positive_scores, positive_costs, cost_negative, offset):
     """Return the shift d <= 0 of the bias that minimizes the primal objective with w fixed.
 
     After the per-label phase the bias is too high, and many rows outside the working set are slightly violated only
-    because of it. Rows that stay violated after the shift are worth adding to the working set. `offset` is the
-    penalized part of the bias.
+    because of it. Rows that stay violated after the shift are worth adding to the working set. `slack_weights` are the
+    weights of the rows of `slack`, or nothing if all are 1. `offset` is the penalized part of the bias.
     """
-    shift = 0.0
+    shift, cost, is_weighted = 0.0, np.float64(cost_negative), slack_weights.shape[0] > 0
     remaining, n = slack.copy(), slack.shape[0]  # rows beyond the first n are not violated while the bias falls
+    weights = slack_weights.copy()
     for _ in range(30):
         derivative, curvature = np.float64(offset) + shift, 1.0
         violated = 0
         for at in range(n):
             slack_now = np.float64(remaining[at]) + shift
             if slack_now > 0:
-                derivative += 2 * cost_negative * slack_now
-                curvature += 2 * cost_negative
+                if is_weighted:
+                    cost = cost_negative * weights[at]
+                    weights[at], weights[violated] = weights[violated], weights[at]
+                derivative += 2 * cost * slack_now
+                curvature += 2 * cost
                 remaining[at], remaining[violated] = remaining[violated], remaining[at]
                 violated += 1
         for at in range(positive_scores.shape[0]):
             shortfall = 1.0 - np.float64(positive_scores[at]) - shift
             if shortfall > 0:
-                derivative -= 2 * cost_positive * shortfall
-                curvature += 2 * cost_positive
+                derivative -= 2 * positive_costs[at] * shortfall
+                curvature += 2 * positive_costs[at]
         newton_step = derivative / curvature
         shift = min(shift - newton_step, 0.0)
         n = violated if newton_step > 0 else slack.shape[0]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.models.linear.certificate import Doubles, Dual, relative_gap, upper_bound
-from unmissed.models.linear.design import Design, Floats, RowIndices, half_inverse
+from unmissed.models.linear.design import Costs, Design, Floats, RowIndices, half_inverse
 from unmissed.models.linear.dismec.label_ascent import ascend
 from unmissed.numerics.dense_rows import add_dense_rows
 from unmissed.numerics.float64_sums import add_rows, move_to_float32
@@ -32,17 +32,19 @@ class InitialSolution:
 class LabelState:
     """A label's working set (positives first), dual variables a, weights w, bias and certificate.
 
-    `at` is its index in the block. `square` is |w|^2: exact after `refresh`, approximate after `ascend`. `center` is
-    the unpenalized value of the bias: 0 for a regularized bias; a free bias moves it (proximal point method).
+    `at` is its index in the block. `positive_costs` has the cost of each positive, with the weight of its row;
+    `cost_negative` is that of a negative of weight 1. `h` has 1/(2c) of each positive. `square` is |w|^2: exact after
+    `refresh`, approximate after `ascend`. `center` is the unpenalized value of the bias: 0 for a regularized bias; a
+    free bias moves it (proximal point method).
     """
 
     def __init__(
-        self, at: int, positives: RowIndices, costs: tuple[float, float], initial: InitialSolution, seed: int
+        self, at: int, positives: RowIndices, costs: tuple[Costs, float], initial: InitialSolution, seed: int
     ) -> None:
         self.at = at
         self.positives = positives
-        self.cost_positive, self.cost_negative = costs
-        self.h_positive, self.h_negative = half_inverse(costs[0]), half_inverse(costs[1])
+        self.positive_costs, self.cost_negative = costs
+        self.h, self.h_negative = half_inverse(costs[0]), half_inverse(costs[1])
         self.initial = initial
         self.w = initial.w
         self.square = initial.square
@@ -84,7 +86,7 @@ class LabelState:
             design.norms,
             design.use_bias,
             self.rows,
-            (len(self.positives), self.h_positive, self.h_negative),
+            (self.h, self.h_negative, design.inverse_weights),
             self.a,
             far,
             self.w,
@@ -114,9 +116,7 @@ class LabelState:
         """Recompute w from the dual variables in float64, which removes accumulated error, and set the lower bound."""
         a = self.a.astype(np.float64)
         n = len(self.positives)
-        for cost, side in ((self.cost_positive, a[:n]), (self.cost_negative, a[n:])):
-            if cost == 0:
-                side[:] = 0
+        a[self.costs(design, self.rows) == 0] = 0
         square, self.square = self._weights(design, a, self.w)
         if design.use_bias:
             self.bias = np.float32(self.center + float(np.sum(a[:n]) - np.sum(a[n:])))
@@ -130,15 +130,20 @@ class LabelState:
         if self.free and len(self.positives) == design.n_samples:  # no negatives: w = 0, b = 1 has objective 0
             self.w[:], self.square, self.bias, self.objective, self.gap = 0, 0.0, np.float32(1), 0.0, 0.0
             return
-        most = max(self.cost_positive, self.cost_negative)
+        most = max(self.positive_costs.max(initial=0.0), self.cost_negative * design.weights.max(initial=1.0))
         self.objective = upper_bound(design, self.square, float(self.bias), not self.free, loss, most)
         self.gap = relative_gap(self.objective, self.lower)
 
     def lower_bound(self, design: Design, rows: RowIndices, a: Doubles, square: float) -> float:
         """Return the dual objective of variables a of the rows (positives first), a lower bound of the primal one."""
         penalized = bool(design.use_bias) and not self.free
-        costs = self.cost_positive, self.cost_negative
+        costs = self.costs(design, rows)
         return Dual.of(design, rows, a, len(self.positives), costs, penalized, square).lower_bound(design.n_features)
+
+    def costs(self, design: Design, rows: RowIndices) -> Costs:
+        """Return the costs of rows, positives first: all positives, and some negatives."""
+        negatives = rows[len(self.positives) :]
+        return np.concatenate([self.positive_costs, design.weighted(self.cost_negative, negatives)])
 
     def balance(self, a: Doubles) -> Doubles:
         """Scale down the class with the larger sum of a: a free bias is dual feasible only with equal sums."""

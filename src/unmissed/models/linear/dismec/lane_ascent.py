@@ -75,11 +75,11 @@ def _update_weights(indices, numbers, begin, end, W, factors, moved):
             line[column] = _saturating_add(line[column], slot_factors[column] * number)
 
 
-# 15 arguments: a block of rows is four arrays, the state of all lanes is four, and the output is three.
+# 16 arguments: a block of rows is five arrays, the state of all lanes is four, and the output is three.
 @kernel()
 def lane_sweep(
-    first, frequent, rare_scores, rare_squares, row_bounds, norms, use_bias, W, lanes, bias, positives, active,
-    rows, variables, count
+    first, frequent, rare_scores, rare_squares, row_bounds, norms, inverse_weights, use_bias, W, lanes, bias, positives,
+    active, rows, variables, count
 ):  # fmt: skip
     """Do one epoch of dual coordinate ascent over a batch of rows in all lanes; list the active rows of each lane.
 
@@ -91,20 +91,21 @@ def lane_sweep(
     rare_scores : contribution of rare features to the rows, as from `rare_features.score_rare_features`
     row_bounds : (steps, sizes, errors) as from `near_margin.quantize_rows`; rows that are not quantized are skipped
     norms : |x|^2 of each row, including the constant feature
+    inverse_weights : 1/weight of each row, or nothing if all weights are 1
     use_bias : float32, the value of the constant feature, 1 or 0
     W, bias : (lines of frequent features, pairs of dense ones) as in `near_margin.list_near`, and (LANES,), updated in
         place
-    lanes : float32 (5, LANES): step of the weights, |w|^2 (updated in place), its upper limit, and h of positives and
-        of negatives
-    positives : CSR (indptr, lanes), the lanes whose label each row has
+    lanes : float32 (4, LANES): step of the weights, |w|^2 (updated in place), its upper limit, and h of a negative of
+        weight 1
+    positives : CSR (indptr, lanes, h), the lanes whose label each row has, and h of these positives
     active : CSR (indptr, lanes, variables), the lanes in which each row is active, as from `sort_by_row`
     rows, variables, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
     """
     starts, features, numbers, dense = frequent
     rare_indptr, rare_lanes, rare_numbers = rare_scores
     steps, _, errors = row_bounds
-    lane_steps, squares, max_squares, h_positive, h_negative = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
-    pos_indptr, pos_lanes = positives
+    lane_steps, squares, max_squares, h_negative = lanes[0], lanes[1], lanes[2], lanes[3]
+    pos_indptr, pos_lanes, pos_h = positives
     active_indptr, active_lanes, active_variables = active
     inverse = np.zeros(LANES, np.float32)
     for lane in range(LANES):
@@ -127,15 +128,17 @@ def lane_sweep(
                 sums += dense_sums
             for position in range(rare_indptr[row], rare_indptr[row + 1]):
                 sums[rare_lanes[position]] += rare_numbers[position]
+            inverse_weight = inverse_weights[row] if inverse_weights.shape[0] > 0 else _ONE
             for lane in range(LANES):
+                h = h_negative[lane] * inverse_weight
                 raw[lane] = np.float32(sums[lane]) * (steps[row] * lane_steps[lane]) - a[lane] * rare_squares[row]
-                gradient = a[lane] * h_negative[lane] - (raw[lane] + bias[lane]) - _ONE
-                step[lane] = max(-gradient / (norm + h_negative[lane]), -a[lane])
+                gradient = a[lane] * h - (raw[lane] + bias[lane]) - _ONE
+                step[lane] = max(-gradient / (norm + h), -a[lane])
             for position in range(pos_indptr[row], pos_indptr[row + 1]):
                 lane = pos_lanes[position]
                 raw[lane] += a[lane] * rare_squares[row]
-                gradient = a[lane] * h_positive[lane] + (raw[lane] + bias[lane]) - _ONE
-                step[lane] = max(-gradient / (norm + h_positive[lane]), -a[lane])
+                gradient = a[lane] * pos_h[position] + (raw[lane] + bias[lane]) - _ONE
+                step[lane] = max(-gradient / (norm + pos_h[position]), -a[lane])
                 sign[lane] = _ONE
             n_moved, pending = 0, mask_not_equal(step, _ZERO)
             while pending:

@@ -145,13 +145,13 @@ def list_near(
     W, bias : (lines of frequent features, int16 (n_frequent, LANES), and pairs of dense ones, int16 (n_dense / 2,
         2 LANES), see `simd.add_dense_int16`), and (LANES,)
     lane_bounds : float32 (4, LANES), `error_bounds` of each lane
-    positives : CSR (indptr, lanes), the lanes whose label each row has
+    positives : CSR (indptr, lanes, not used), the lanes whose label each row has
     rows, slack, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
     scores, n_scores : the scores of positives; (LANES,), the index at which the next one of each lane is stored
     """
     steps, sizes, errors = row_bounds
     lane_steps, lane_errors, lane_norms, extra = lane_bounds[0], lane_bounds[1], lane_bounds[2], lane_bounds[3]
-    pos_indptr, pos_lanes = positives
+    pos_indptr, pos_lanes, _ = positives
     starts, features, numbers, dense = frequent
     rare_indptr, rare_lanes, rare_numbers = rare_scores
     flat, flat_pairs, flat_dense, n_dense = W[0].reshape(-1), W[1].reshape(-1), dense.reshape(-1), dense.shape[1]
@@ -224,8 +224,11 @@ def list_near_one(first, frequent, rare_scores, row_bounds, w, bias, bounds, is_
 
 
 @kernel()
-def exact_slack(indptr, indices, values, dense, w, bias, rows, slack):
-    """Keep the violated rows of a list, with 1 + score of each; return their loss in float64 and their number."""
+def exact_slack(indptr, indices, values, dense, weights, w, bias, rows, slack):
+    """Keep the violated rows of a list, with 1 + score of each; return their loss in float64 and their number.
+
+    `weights` are those of all rows of X, or nothing if all are 1; the loss is weighted.
+    """
     begins, dense_values, n_dense, _ = dense
     loss, n = 0.0, 0
     for at in range(rows.shape[0]):
@@ -239,7 +242,7 @@ def exact_slack(indptr, indices, values, dense, w, bias, rows, slack):
         if n_dense > 0:
             score += dense_score(dense_values, begins[row], w, 0, n_dense)
         if score > -1.0:
-            loss += _loss(-score)
+            loss += _loss(-score) * weights[row] if weights.shape[0] > 0 else _loss(-score)
             excess = np.float32(1.0 + score)
             if excess > 0:
                 rows[n] = row

@@ -26,7 +26,7 @@ class Newton:
         n, d = design.n_samples, design.n_features
         self._rows = np.concatenate([label.positives, np.setdiff1d(np.arange(n, dtype=np.int32), label.positives)])
         self._signs = np.where(np.arange(n) < len(label.positives), np.float32(1), np.float32(-1))
-        self._costs = np.where(self._signs > 0, label.cost_positive, label.cost_negative)
+        self._costs = label.costs(design, self._rows)
         self._use_bias = bool(design.use_bias)
         self._ridge = 0.0 if label.free or not self._use_bias else 1.0
         self._point = np.empty(d + 1)  # the weights, then the bias

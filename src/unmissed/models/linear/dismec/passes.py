@@ -34,10 +34,11 @@ class LinearClassifier(Protocol):
 
     With dense features, positives must be in ascending order. Exact passes rely on two properties. `square` is |w|^2
     (approximate passes need only an estimate). A rare feature (see `QuantizedRows`) that no positive has must have a
-    weight of at most 0, as in any sum of a z x with a >= 0.
+    weight of at most 0, as in any sum of a z x with a >= 0. `h` has a number above 0 per positive, for sweeps.
     """
 
     positives: RowIndices
+    h: Floats
     w: Floats
     bias: np.float32
     square: float
@@ -50,7 +51,7 @@ L = TypeVar("L", bound=LinearClassifier)
 class LaneWeights:
     """The quantized weights of a group: lines of frequent features, pairs of dense ones, and lists of rare ones.
 
-    `bias` has a bias per lane; `lanes_of_rows` has in CSR form, for each row, the lanes whose label it has.
+    `bias` has a bias per lane; `lanes_of_rows` has in CSR form, for each row, the lanes whose label it has, and h.
     """
 
     weights: tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]
@@ -59,16 +60,16 @@ class LaneWeights:
     lanes_of_rows: tuple[Any, ...]
 
     def positives(self, part: slice) -> tuple[Any, ...]:
-        """Return, in CSR form, the lanes whose label each row of a range has."""
-        starts, lanes = self.lanes_of_rows
-        return starts[part.start : part.stop + 1], lanes
+        """Return, in CSR form, the lanes whose label each row of a range has, and their h."""
+        starts, lanes, h = self.lanes_of_rows
+        return starts[part.start : part.stop + 1], lanes, h
 
 
 def _by_lane_and_row(group: Sequence[LinearClassifier], n_samples: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return the positives of a group in CSR form, by lane and by row."""
-    rows = np.concatenate([label.positives for label in group])
+    rows, h = (np.concatenate(parts) for parts in zip(*((one.positives, one.h) for one in group), strict=True))
     starts = np.cumsum([0, *(len(label.positives) for label in group)])
-    return (rows, starts), sort_by_row(rows, np.ones(len(rows), np.float32), starts, 0, n_samples)[:2]
+    return (rows, starts), sort_by_row(rows, h, starts, 0, n_samples)
 
 
 class Passes:
@@ -96,22 +97,26 @@ class Passes:
         listed = self._list_near(group, lanes, slice(0, self.design.n_samples), self.quantized.bounds, bounds)
         for lane, (label, (rows, slack, scores)) in enumerate(zip(group, listed, strict=True)):
             load_into_cache(label.w)
-            loss, n = exact_slack(*self.design.rows, self.design.dense, label.w, label.bias, rows, slack)
+            X = *self.design.rows, self.design.dense, self.design.weights
+            loss, n = exact_slack(*X, label.w, label.bias, rows, slack)
             yield float(loss), rows[:n], slack[:n], self._rescore(label, scores, bounds[:, lane])
 
-    def approximate(self, group: Sequence[L], threshold: Callable[[L, Floats, float], float]) -> Iterator[Listed]:
+    def approximate(
+        self, group: Sequence[L], threshold: Callable[[L, RowIndices, Floats, float], float]
+    ) -> Iterator[Listed]:
         """Return the rows that each label violates by more than a threshold, in quantized arithmetic only.
 
-        `threshold(label, slack, share)` returns it from the violations of a sample, the fraction `share` of the rows.
+        `threshold(label, rows, slack, share)` returns it from the violations of the violated rows of a sample, the
+        fraction `share` of all rows.
         """
         bounds, row_bounds = self._bounds(group), self.quantized.bounds_without_errors
         bounds[1:] = 0
         lanes = self._lane_weights(group, bounds)
         sample, share = self._sample()
-        for lane, (label, (_, slack, _)) in enumerate(
+        for lane, (label, (rows, slack, _)) in enumerate(
             zip(group, self._list_near(group, lanes, sample, row_bounds, bounds), strict=True)
         ):
-            bounds[3, lane] = -threshold(label, slack, share)
+            bounds[3, lane] = -threshold(label, rows, slack, share)
         yield from self._list_near(group, lanes, slice(0, self.design.n_samples), row_bounds, bounds)
 
     def gather(self, group: Sequence[LinearClassifier]) -> None:

@@ -1,6 +1,7 @@
 """Exact one-vs-rest squared-hinge SVMs for a block of labels, each with a duality gap as its certificate.
 
 For every label: min 1/2 |w|^2 + 1/2 b^2 + sum_i c_i max(0, 1 - z_i (w.x_i + b))^2 over (w, b), LIBLINEAR's objective.
+A positive has its own cost, a negative that of the label; the weight of a row multiplies both.
 
 The algorithm, for LANES labels at a time:
 
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.features import Features
-from unmissed.models.linear.design import Design, LabelBlock, Solvable, lay_out
+from unmissed.models.linear.design import Costs, Design, LabelBlock, Solvable, lay_out
 from unmissed.models.linear.dismec import schedule
 from unmissed.models.linear.dismec.dual_ascent import DualAscent, InitialSolutions
 from unmissed.models.linear.dismec.label_state import LabelState
@@ -48,7 +49,7 @@ class SquaredHinge:
     threshold is divided by their typical norm.
     """
 
-    solvable: ClassVar[Solvable] = Solvable("squared-hinge", dense=True)
+    solvable: ClassVar[Solvable] = Solvable("squared-hinge", dense=True, per_cell=True)
     tol: Tolerance = 1e-3
     prune: Prune = 0.01
     fit_bias: FreeBias = True
@@ -58,19 +59,24 @@ class SquaredHinge:
     def __post_init__(self) -> None:
         check_parameters(self)
 
-    def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
-        """Prepare X (canonical float32 CSR or `Features`), or a sorted subset of its rows, for all blocks of labels."""
-        return PreparedSquaredHinge(self, X, rows)
+    def prepare(self, X: Any, rows: npt.ArrayLike | None = None, weights: Costs | None = None) -> PreparedSquaredHinge:
+        """Prepare X (canonical float32 CSR or `Features`), or a sorted subset of its rows, for all blocks of labels.
+
+        `weights`, one above 0 per row of X, multiply the costs of its rows.
+        """
+        return PreparedSquaredHinge(self, X, rows, weights)
 
 
 class PreparedSquaredHinge:
     """A solver and the prepared rows of X; it is safe to share between threads."""
 
-    def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
+    def __init__(
+        self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None, weights: Costs | None = None
+    ) -> None:
         self.solver = solver
         sparse, dense = X.both if isinstance(X, Features) else (X, None)
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
-        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense)
+        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense, weights=weights)
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design, self._quantized)
         self._duplicates = DuplicateLabels()
@@ -83,12 +89,15 @@ class PreparedSquaredHinge:
         builder = ShardBuilder(self.design, block.first, block.n_labels, solver.prune)
 
         def begin(at: int) -> LabelState:
-            costs = float(block.positive[at]), float(block.negative[at])
-            positives = positions[block.starts[at] : block.starts[at + 1]]
+            negative = float(block.negative[at])
+            positives, costs = positions[block.starts[at] : block.starts[at + 1]], block.positive_costs(at)
             seed = int(solver.random_state) + seed_of(positives)
             if self.design.n_dense:  # passes return scores of positives in the order of rows
-                positives = np.sort(positives)
-            return LabelState(at, positives, costs, self._initial_solutions.of(costs[1]), seed)
+                order = np.argsort(positives)
+                positives, costs = positives[order], costs[order]
+            if len(self.design.weights):
+                costs = costs * self.design.weights[positives]
+            return LabelState(at, positives, (costs, negative), self._initial_solutions.of(negative), seed)
 
         def keep(label: LabelState) -> None:
             builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs)

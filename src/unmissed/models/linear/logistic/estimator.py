@@ -89,6 +89,6 @@ class LogisticOVR(OneVsRest):
         check_new_labels(self.propensity)
         super()._fit_labels(rows, work)
 
-    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        p = as_propensity(self.propensity).estimate(label_counts, n_samples)
-        return self._scaled(costs(self.weighting, p, label_counts))
+    def _costs(self, rows: TrainingData) -> Costs:
+        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
+        return self._scaled(costs(self.weighting, p, rows.label_counts))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 
 from unmissed.models.linear.one_vs_rest import OneVsRest
 from unmissed.models.linear.ppd_sparse.solver import HingeLoss, SparseHinge
@@ -23,6 +22,7 @@ from unmissed.models.parameters import (
     RandomSeed,
     Tolerance,
 )
+from unmissed.models.training_data import TrainingData
 from unmissed.propensity import Costs
 
 L2Bias = Annotated[FitBias, Help("fit a bias per label, with an l2 penalty only")]
@@ -76,6 +76,6 @@ class PPDSparse(OneVsRest):
             random_state=self._seed,
         )
 
-    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        costs = np.full(len(label_counts), float(self.C))
+    def _costs(self, rows: TrainingData) -> Costs:
+        costs = np.full(rows.n_labels, float(self.C))
         return Costs(costs, np.zeros_like(costs), costs)

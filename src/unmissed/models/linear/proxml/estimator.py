@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from unmissed.execution import Work
 from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.linear.proxml.solver import L1SquaredHinge, PositiveL1
@@ -76,6 +73,6 @@ class ProXML(OneVsRest):
         check_new_labels(self.propensity)
         super()._fit_labels(rows, work)
 
-    def _costs(self, label_counts: npt.NDArray[np.int64], n_samples: int) -> Costs:
-        propensity = as_propensity(self.propensity)
-        return costs(self.weighting, propensity.estimate(label_counts, n_samples), label_counts)
+    def _costs(self, rows: TrainingData) -> Costs:
+        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
+        return costs(self.weighting, p, rows.label_counts)
