@@ -5,7 +5,8 @@
 Rows and weights are random: L2-normalized rows, labels in random order. Both take turns; shown are the fewest seconds
 of processor time of each, because the machine may be shared. The product is written to an array that is allocated
 beforehand (n_samples x n_labels float32), so it pays for no page faults; ranking never has such an array. With --sparse
-N, rows and labels also have N sparse features, of which a row has 1 in 100 and a label 1 in 100.
+N, rows and labels also have N sparse features, of which a row has 1 in 100 and a label 1 in 100; both parts of a row
+have the same norm.
 
 One document: `rank` of a single row. Decisions: `predict` with a threshold that 1 in 1,000 scores reach.
 """
@@ -41,7 +42,17 @@ def make_model(W: Any, dense: Any, bias: Any) -> DiSMEC:
         certificate = zeros, zeros, zeros.astype(np.int32)
         pieces.put(shard_piece(Shard(*sparse, bias[mine], *certificate, first, dense=dense[mine])))
     params = {"n_jobs": 1, "normalize": False}
-    return DiSMEC.open(params, pieces, W.shape[1] + dense.shape[1], len(bias))
+    return DiSMEC.open(params, pieces, W.shape[1] + dense.shape[1], len(bias), n_dense=dense.shape[1])
+
+
+def draw_sparse(rng: np.random.Generator, n_rows: int, n_columns: int) -> sp.csr_matrix:
+    """Return a matrix with about 1 in 100 entries, normally distributed."""
+    n_entries = n_columns // 100
+    columns, indptr = rng.integers(0, max(n_columns, 1), n_rows * n_entries), n_entries * np.arange(n_rows + 1)
+    values = rng.standard_normal(n_rows * n_entries, np.float32)
+    matrix = sp.csr_matrix((values, columns, indptr), shape=(n_rows, n_columns))
+    matrix.sum_duplicates()
+    return matrix
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -61,23 +72,21 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     X = rng.standard_normal((options.rows, options.features)).astype(np.float32)
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
     W = rng.standard_normal((options.labels, options.features)).astype(np.float32)
     bias = rng.standard_normal(options.labels).astype(np.float32) - 1
-    shapes = (options.rows, options.sparse), (options.labels, options.sparse)
-    words, weights = (sp.random(*shape, 0.01, "csr", np.float32, rng) for shape in shapes)
-    rows, model = Features(words if options.sparse else None, X), make_model(weights, W, bias)
+    words, weights = (draw_sparse(rng, n_rows, options.sparse) for n_rows in (options.rows, options.labels))
+    rows, model = Features(words if options.sparse else None, X).normalized(), make_model(weights, W, bias)
     begin = time.process_time()
     model.prepare()
     print(f"prepare: {1e3 * (time.process_time() - begin):.0f} ms")
     product = np.empty((options.rows, options.labels), np.float32)
     threshold = float(np.quantile(model.decision_function(rows[:20]), 0.999))
     works: dict[str, Callable[[], Any]] = {
-        "product": lambda: np.matmul(X, W.T, out=product),
+        "product": lambda: np.matmul(rows.dense, W.T, out=product),
         "rank": lambda: model.rank(rows, 5),
         "predict": lambda: model.predict(rows, threshold),
         "one document": lambda: model.rank(rows[:1], 5),
-        "product, one document": lambda: np.matmul(X[:1], W.T, out=product[:1]),
+        "product, one document": lambda: np.matmul(rows.dense[:1], W.T, out=product[:1]),
     }
     seconds: dict[str, list[float]] = {name: [] for name in works}
     with one_blas_thread():
