@@ -39,7 +39,7 @@ class Solver(Protocol):
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
         """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve.
 
-        X is a canonical float32 CSR matrix; it may also be `Features` if `solvable.dense`.
+        X is a canonical float32 CSR matrix; it may also be `Features` or `ScaledFeatures` if `solvable.dense`.
         """
 
 
@@ -56,8 +56,9 @@ class BlockProblem:
 
     def __call__(self) -> Blocks:
         """Return the shared state; called once per worker."""
-        Y, X = self.rows.Y.tocsc(), self.rows.features
-        prepared = self.solver.prepare(X if self.solver.solvable.dense else X.csr)
+        dense = self.solver.solvable.dense
+        prepared = self.solver.prepare(self.rows.scaled() if dense else self.rows.features.csr)
+        Y = self.rows.Y.tocsc()
         return Blocks(prepared, Y, self.costs, find_duplicate_columns(Y))
 
     @cached_property

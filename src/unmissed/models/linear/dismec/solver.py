@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.features import Features
+from unmissed.features import Features, ScaledFeatures
 from unmissed.models.linear.design import Design, LabelBlock, Solvable, lay_out
 from unmissed.models.linear.dismec import schedule
 from unmissed.models.linear.dismec.dual_ascent import DualAscent, InitialSolutions
@@ -59,7 +59,10 @@ class SquaredHinge:
         check_parameters(self)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSquaredHinge:
-        """Prepare X (canonical float32 CSR or `Features`), or a sorted subset of its rows, for all blocks of labels."""
+        """Prepare X, or a sorted subset of its rows, for all blocks of labels.
+
+        X is a canonical float32 CSR matrix, `Features` or `ScaledFeatures`. The dense part is not copied.
+        """
         return PreparedSquaredHinge(self, X, rows)
 
 
@@ -68,9 +71,10 @@ class PreparedSquaredHinge:
 
     def __init__(self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None) -> None:
         self.solver = solver
+        X, factors = X if isinstance(X, ScaledFeatures) else (X, None)
         sparse, dense = X.both if isinstance(X, Features) else (X, None)
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
-        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense)
+        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense, factors=factors)
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design, self._quantized)
         self._duplicates = DuplicateLabels()

@@ -246,10 +246,12 @@ def _build_chunk(
     positions[label_ids] = np.arange(len(label_ids))
     mine = [(_arrays(shard), positions[shard.first : shard.first + shard.n_labels]) for shard in shards]
     counts[:] = 0
+    errors = np.zeros(len(label_ids))
     for arrays, of_shard in mine:
-        flag_weights(*arrays, of_shard, lines, scale, flags, counts)
+        flag_weights(*arrays, of_shard, lines, scale, flags, counts, errors)
+    norms = norm, _max_per_tile(np.sqrt(errors))
     dense = _gather_dense(shards, label_ids, labels.bias[label_ids], TILE * len(scale))
-    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norm, labels.bias[label_ids], dense)
+    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norms, labels.bias[label_ids], dense)
     counts[:] = 0
     for arrays, of_shard in mine:
         write_weights(*arrays, of_shard, chunk, counts)
@@ -280,7 +282,7 @@ def _allocate_chunk(
     flags: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.int64],
     scale: npt.NDArray[np.float64],
-    norm: npt.NDArray[np.float64],
+    norms: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
     bias: npt.NDArray[np.float32],
     dense: npt.NDArray[np.float32],
 ) -> ChunkArrays:
@@ -302,7 +304,8 @@ def _allocate_chunk(
         lines=int8_lines,
         entries=np.empty(starts[-1], np.int32),
         scale=scale,
-        norm=norm,
+        norm=norms[0],
+        error_norm=norms[1],
         max_bias=_max_per_tile(np.abs(bias.astype(np.float64))),
         bias=np.append(bias, np.full(-len(bias) % TILE, -np.inf, np.float32)),
         exact=np.empty(label_starts[-1], np.float32),
