@@ -175,7 +175,7 @@ def test_the_scan_of_both_parts_scores_few_labels_exactly(n_sparse, monkeypatch)
     def watched(chunk, first, rows, candidates, *output):
         reaching = candidates.upper_bounds >= candidates.lower_bounds[:, -1:]
         reaching &= np.arange(reaching.shape[1]) < candidates.counts[:, None]
-        scored.append(reaching.sum(axis=1)[2:].max())
+        scored.append(reaching.sum(axis=1).max())
         return score_candidates(chunk, first, rows, candidates, *output)
 
     score_candidates = ranker_module.score_candidates
@@ -184,7 +184,7 @@ def test_the_scan_of_both_parts_scores_few_labels_exactly(n_sparse, monkeypatch)
     expected = best_of(problem.scores(), 5)
     with small_chunks():
         assert_equal(problem.model().prepare().rank(problem.features, 5), expected)
-    assert max(scored) < (10 if n_sparse == 0 else 100)  # of 1,280
+    assert 5 <= max(scored) < (10 if n_sparse == 0 else 40)  # of 1,280
 
 
 @pytest.mark.kernel
