@@ -8,14 +8,19 @@ float32, per label; LIBLINEAR and scikit-learn, which train a few of the labels;
 binary cross-entropy, which trains all labels together (ten epochs of Adam) and reaches no stated accuracy.
 
 The second form reads embeddings of the training texts, float16 or float32, and trains on TF-IDF, on embeddings and on
-both. Times are processor time per label; the layout of X is not counted. The first form also prints the peak memory
-that training adds, as a multiple of X and W.
+both. Times are processor time per label; the layout of X is not counted.
+
+Both forms first print the peak memory of `DiSMEC().fit` on one thread, as a multiple of X and W: X itself, and what the
+resident memory of a process of its own grows by while it trains. --turns 0 prints only that.
 """
 
 import argparse
+import ctypes
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +32,7 @@ from benchmarks.corpora import load_corpus
 from benchmarks.rivals import linear_svm
 from benchmarks.training import draw_embeddings, spread
 from unmissed.features import Features
+from unmissed.models import DiSMEC
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.workspace import free_workspaces
 
@@ -74,14 +80,37 @@ def torch_head(X: Features, positives: Positives, epochs: int = 10, batch: int =
     return 1e3 * (time.process_time() - begin) / len(positives)
 
 
-def peak_memory(X: Features, positives: Positives) -> float:
-    """Peak memory of training in multiples of X and W, on Linux; X itself counts, as the solver refers to it."""
-    ours(X, positives)  # compiles
+def peak_memory(load: Callable[[], tuple[Features, Any]]) -> tuple[float, float]:
+    """Peak memory of training in multiples of X and W, and the MiB of X and W, on Linux."""
+    X, Y = load()
+    DiSMEC(n_jobs=1).fit(X[:500], Y[:500])  # compiles
     free_workspaces(0)
+    _return_free_memory()
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _memory("VmRSS")
-    ours(X, positives)
-    return (_memory("VmHWM") - before + X.dense.nbytes) / (X.dense.nbytes + 4 * X.n_dense * len(positives))
+    shards = DiSMEC(n_jobs=1).fit(X, Y).shards_
+    grown = _memory("VmHWM") - before
+    n_bytes = sum(array.nbytes for shard in shards for array in (shard.features, shard.starts, shard.labels))
+    n_bytes += sum(array.nbytes for shard in shards for array in (shard.weights, shard.dense))
+    of_X = X.dense.nbytes
+    if X.sparse is not None:
+        of_X += X.sparse.data.nbytes + X.sparse.indices.nbytes + X.sparse.indptr.nbytes
+    return (grown + of_X) / (of_X + n_bytes), (of_X + n_bytes) / 2**20
+
+
+def show_memory(load: Callable[[], tuple[Features, Any]]) -> None:
+    """Print the peak memory of training in a process of its own, on Linux."""
+    if Path("/proc/self/clear_refs").exists():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            ratio, size = process.submit(peak_memory, load).result()
+        print(f"peak memory of training: {ratio:.2f} times X and W, which take {size:.0f} MiB", flush=True)
+
+
+def _return_free_memory() -> None:
+    """Return freed memory to the system where the C library can: training could use it again, uncounted."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _memory(name: str) -> int:
@@ -109,13 +138,26 @@ def pick(Y: Any, n_labels: int) -> Positives:
     return [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in chosen]
 
 
+def draw(n_rows: int, n_labels: int) -> tuple[Features, Any]:
+    """Drawn embeddings and their labels."""
+    X, Y = draw_embeddings(n_rows, n_labels=n_labels)
+    return Features(None, X.toarray()), Y.tocsr()
+
+
+def read(embeddings: Path, data: Path, cache: Path | None) -> tuple[Features, Any]:
+    """TF-IDF and embeddings of the training rows of a data set, and their labels."""
+    corpus = load_corpus(data, cache)
+    return Features(corpus.X, np.load(embeddings).astype(np.float32)), corpus.Y
+
+
 def dense_features(n_rows: int, n_labels: int, turns: int) -> None:
     """Drawn embeddings, beside the peers."""
-    X, Y = draw_embeddings(n_rows, n_labels=n_labels)
-    features, positives = Features(None, X.toarray()), pick(Y, n_labels)
-    print(f"{n_rows} x {features.n_dense}, {len(positives)} labels, {turns} turns")
-    if Path("/proc/self/clear_refs").exists():
-        print(f"peak memory of training: {peak_memory(features, positives):.2f} times X and W")
+    print(f"{n_rows} rows, {n_labels} labels, {turns} turns")
+    show_memory(partial(draw, n_rows, n_labels))
+    if not turns:
+        return
+    features, Y = draw(n_rows, n_labels)
+    positives = pick(Y.tocsc(), n_labels)
     liblinear = partial(linear_svm.liblinear, "-s 1 -B 1 -e 0.1")
     peers: dict[str, Peer] = {
         "one BLAS pass": blas_pass,
@@ -129,9 +171,11 @@ def dense_features(n_rows: int, n_labels: int, turns: int) -> None:
 
 def mixed_features(embeddings: Path, data: Path, cache: Path | None, n_labels: int, turns: int) -> None:
     """TF-IDF, embeddings and both, on the training rows of a data set."""
-    corpus = load_corpus(data, cache)
-    both = Features(corpus.X, np.load(embeddings).astype(np.float32)).normalized()
-    positives = pick(corpus.Y.tocsc(), n_labels)
+    show_memory(partial(read, embeddings, data, cache))
+    if not turns:
+        return
+    X, Y = read(embeddings, data, cache)
+    both, positives = X.normalized(), pick(Y.tocsc(), n_labels)
     print(f"{data.name}: {both.shape[0]} x {both.shape[1]}, {len(positives)} labels, {turns} turns")
     parts = {"TF-IDF": Features(both.sparse), "embeddings": Features(None, both.dense), "both": both}
     take_turns({name: (ours, X) for name, X in parts.items()}, positives, turns, "TF-IDF")

@@ -6,7 +6,7 @@ import math
 from copy import copy
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from scipy import sparse as sp
 from unmissed.errors import InputError
 from unmissed.matrices import LARGEST, assemble, check_dense, check_X
 
-_BLOCK = 1 << 20  # values of a dense part that are converted at a time
+_BLOCK = 1 << 18  # values of a dense part that are converted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +147,10 @@ class Features:
 
     def scaled(self, normalize: bool, dense_weight: float = 1.0) -> Features:
         """Return the features as a model uses them: normalized or not, and the dense part weighted."""
-        if normalize:
-            return self.normalized(dense_weight)
-        if self.dense is None or self.sparse is None or dense_weight == 1:
-            return self
-        return Features(self.sparse, self.dense * np.float32(dense_weight), trusted=True)
+        features, factors = self.with_factors(normalize, dense_weight)
+        if factors is None or features.dense is None:
+            return features
+        return Features(features.sparse, _multiply_rows(features.dense, factors), trusted=True)
 
     def normalized(self, dense_weight: float = 1.0) -> Features:
         """Return the features with L2-normalized rows; empty rows stay empty.
@@ -160,22 +159,31 @@ class Features:
         normalized as a whole: all rows have norm 1, so that C means the same for one part and for two. The weight has
         no effect on a row with one part.
         """
-        if not self.is_mixed:
-            return Features(
-                None if self.sparse is None else scale_rows(self.sparse),
-                None if self.dense is None else scale_dense_rows(self.dense),
-                trusted=True,
-            )
-        assert self.sparse is not None
-        assert self.dense is not None
-        lengths = np.diff(self.sparse.indptr)
-        both = (lengths > 0) & self.dense.any(axis=1)
-        total = math.hypot(1.0, dense_weight)
-        sparse = scale_rows(self.sparse)
-        sparse.data *= np.repeat(np.where(both, 1 / total, 1.0), lengths).astype(np.float32)
-        return Features(
-            sparse, scale_dense_rows(self.dense, np.where(both, dense_weight / total, 1.0)[:, None]), trusted=True
-        )
+        return self.scaled(True, dense_weight)
+
+    def with_factors(self, normalize: bool, dense_weight: float = 1.0) -> ScaledFeatures:
+        """Return what `scaled` returns, but without a copy of the dense part: with the factors of its rows."""
+        if not normalize:
+            if not self.is_mixed or dense_weight == 1:
+                return ScaledFeatures(self, None)
+            return ScaledFeatures(self, np.full(self.shape[0], np.float32(dense_weight), np.float64))
+        sparse = None if self.sparse is None else scale_rows(self.sparse)
+        if self.dense is None:
+            return ScaledFeatures(Features(sparse, trusted=True), None)
+        wanted: Any = 1.0
+        if sparse is not None and self.is_mixed:
+            lengths = np.diff(sparse.indptr)
+            both, total = (lengths > 0) & self.dense.any(axis=1), math.hypot(1.0, dense_weight)
+            sparse.data *= np.repeat(np.where(both, 1 / total, 1.0), lengths).astype(np.float32)
+            wanted = np.where(both, dense_weight / total, 1.0)
+        return ScaledFeatures(Features(sparse, self.dense, trusted=True), wanted / _norms(self.dense))
+
+
+class ScaledFeatures(NamedTuple):
+    """Features whose dense part is not scaled yet: its rows are to be multiplied by `factors`, None for 1."""
+
+    features: Features
+    factors: npt.NDArray[np.float64] | None
 
 
 def _trusted(sparse: sp.csr_matrix | None, dense: npt.NDArray[np.float32] | None) -> Features:
@@ -193,19 +201,22 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     return scaled
 
 
-def scale_dense_rows(X: npt.NDArray[np.float32], norms: npt.ArrayLike = 1.0) -> npt.NDArray[np.float32]:
-    """Return an array whose rows have the given L2 norms, one number or (n_samples, 1); rows of zeros stay as they are.
-
-    The result of a row does not depend on the other rows.
-    """
-    scaled = np.empty(X.shape, np.float32)
-    wanted = np.broadcast_to(np.asarray(norms, np.float64), (X.shape[0], 1))
+def _norms(X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Return the L2 norms of the rows of an array, 1 for rows of zeros; each does not depend on the other rows."""
+    norms = np.empty(X.shape[0])
     step = max(1, _BLOCK // max(X.shape[1], 1))
     for begin in range(0, X.shape[0], step):
-        rows = X[begin : begin + step].astype(np.float64)
-        found = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-        rows *= wanted[begin : begin + step] / np.where(found > 0, found, 1)
-        scaled[begin : begin + step] = rows
+        found = np.sqrt(np.square(X[begin : begin + step].astype(np.float64)).sum(axis=1))
+        norms[begin : begin + step] = np.where(found > 0, found, 1)
+    return norms
+
+
+def _multiply_rows(X: npt.NDArray[np.float32], factors: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Return an array with its rows multiplied by the factors, rounded once."""
+    scaled = np.empty(X.shape, np.float32)
+    step = max(1, _BLOCK // max(X.shape[1], 1))
+    for begin in range(0, X.shape[0], step):
+        scaled[begin : begin + step] = X[begin : begin + step] * factors[begin : begin + step, None]
     return scaled
 
 

@@ -15,12 +15,13 @@ from unmissed.data import Dataset
 from unmissed.data.dataset import LabeledData
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
-from unmissed.features import Features
+from unmissed.features import Features, ScaledFeatures
 from unmissed.losses.inverse import check_cells
 from unmissed.matrices import LARGEST, assemble, check_Y
 from unmissed.models.frames import Names, as_names, open_features, open_labels
 
 _MOST_WEIGHT = 1e30  # larger costs overflow
+_LEAST_FACTOR = 1e-12  # products of float32 rows and weights with a smaller one, or its inverse, could overflow
 _MOST_PADDING = 2**28  # bytes of padding in a ranking with k above the number of labels
 
 
@@ -179,6 +180,16 @@ class TrainingData(LabeledData):
     def features(self) -> Features:
         """X as the model uses it, normalized and weighted; a family takes the parts that its kernels read."""
         return self.X.scaled(self.normalize, self.dense_weight)
+
+    def scaled(self) -> ScaledFeatures:
+        """Return the same without a copy of the dense part, unless its norms are extreme; it is made at each call."""
+        scaled = self.X.with_factors(self.normalize, self.dense_weight)
+        if (
+            scaled.factors is None
+            or _LEAST_FACTOR <= scaled.factors.min(initial=1) <= scaled.factors.max(initial=1) <= 1 / _LEAST_FACTOR
+        ):
+            return scaled
+        return ScaledFeatures(self.features, None)
 
 
 def _check_weights(weights: Any, n_samples: int) -> npt.NDArray[np.float64]:

@@ -1,10 +1,10 @@
 """Dot products and axpy updates of dense rows, added in a fixed order.
 
 Kernels take dense rows as a tuple (begins, values, n, steps): row r of a design is steps[r] times the n numbers that
-begin at begins[r] in the flat array `values`. Float32 rows have steps of 1; a design in another row order, or of some
-rows only, shares the array that it was made from. Quantized rows are int16: coordinate ascent is bound by loading rows,
-and they take half the memory. Sums in float64 take float32 rows only. Weights of dense features are n consecutive
-numbers.
+begin at begins[r] in the flat array `values`. Float32 rows are those of the caller, and steps scale them: a design of
+normalized rows, in another row order, or of some rows only, shares the array that it was made from. Quantized rows are
+int16: coordinate ascent is bound by loading rows, and they take half the memory. Sums in float64 take float32 rows
+only. Weights of dense features are n consecutive numbers.
 
 Dot products keep several vectors of partial sums in registers. Products are added in a fixed order without fused
 multiply-add, so the reference loops, which run where kernels are interpreted, give the same bits.
@@ -170,21 +170,21 @@ def prefetch_dense_row(dense, row):
 @kernel()
 def add_dense_scores(dense, listed, w, scores):
     """Add x.w of the dense part of the row listed[t] to scores[t], in float64; w has the dense weights first."""
-    begins, values, n, _ = dense
+    begins, values, n, steps = dense
     for at in range(listed.shape[0] if n > 0 else 0):
         if at + PREFETCH_DISTANCE < listed.shape[0]:
             prefetch_dense_row(dense, listed[at + PREFETCH_DISTANCE])
-        scores[at] += dense_score(values, begins[listed[at]], w, 0, n)
+        scores[at] += np.float64(steps[listed[at]]) * dense_score(values, begins[listed[at]], w, 0, n)
 
 
 @kernel()
 def add_dense_rows(dense, listed, factors, w):
     """Add factors[t] times the dense part of the row listed[t] to the first weights, in float64."""
-    begins, values, n, _ = dense
+    begins, values, n, steps = dense
     for at in range(listed.shape[0] if n > 0 else 0):
         if at + PREFETCH_DISTANCE < listed.shape[0] and factors[at + PREFETCH_DISTANCE] != 0:
             prefetch_dense_row(dense, listed[at + PREFETCH_DISTANCE])
-        factor = np.float64(factors[at])
+        factor = np.float64(factors[at]) * np.float64(steps[listed[at]])
         if factor != 0:
             begin = begins[listed[at]]
             x, out = values[begin : begin + n], w[:n]
@@ -195,6 +195,7 @@ def add_dense_rows(dense, listed, factors, w):
 @kernel()
 def add_dense_squares(dense, norms):
     """Add |x|^2 of the dense part of every row to `norms`; sums are float64."""
-    begins, values, n, _ = dense
+    begins, values, n, steps = dense
     for row in range(norms.shape[0] if n > 0 else 0):
-        norms[row] = np.float64(norms[row]) + dense_score(values, begins[row], values, begins[row], n)
+        square = np.float64(steps[row]) ** 2 * dense_score(values, begins[row], values, begins[row], n)
+        norms[row] = np.float64(norms[row]) + square

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import mmap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,34 @@ def aligned(size: int, dtype: Any) -> npt.NDArray[Any]:
     return raw[first : first + n_bytes].view(dtype)
 
 
-def workspace(name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> npt.NDArray[Any]:
-    """Return an uninitialized array of this thread; the next call with the same name reuses its memory."""
-    size = math.prod(shape)
+def _on_demand(size: int, dtype: Any) -> npt.NDArray[Any]:
+    """Return a flat array in small pages: memory that is not written to is not used.
+
+    NumPy asks for huge pages. A table whose lines are filled in part would then be in memory as a whole.
+    """
+    n_bytes = max(size * np.dtype(dtype).itemsize, 1)
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return aligned(size, dtype)
+    pages = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with suppress(OSError):  # a kernel without huge pages
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.uint8)[: size * np.dtype(dtype).itemsize].view(dtype)
+
+
+def workspace(
+    name: str, shape: tuple[int, ...], dtype: Any = np.float32, *, on_demand: bool = False
+) -> npt.NDArray[Any]:
+    """Return an uninitialized array of this thread; the next call with the same name reuses its memory.
+
+    With `on_demand`, only those parts take memory that are written to.
+    """
+    size, allocate = math.prod(shape), _on_demand if on_demand else aligned
     if size * np.dtype(dtype).itemsize > _MAX_BYTES:
-        return aligned(size, dtype).reshape(shape)
+        return allocate(size, dtype).reshape(shape)
     buffer = _buffers.arrays.get(name)
     if buffer is None or buffer.size < size or buffer.dtype != dtype:
-        buffer = _buffers.arrays[name] = aligned(size + size // 4, dtype)
+        buffer = _buffers.arrays[name] = allocate(size + size // 4, dtype)
     return buffer[:size].reshape(shape)
 
 

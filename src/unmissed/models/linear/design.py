@@ -118,7 +118,8 @@ class Design:
     converges faster in random row order. Features that do not occur in the rows are removed.
 
     The first `n_dense` columns are the dense features. `dense` has them as the tuple that `numerics.dense_rows`
-    describes; its values are those of X, not a copy. The CSR arrays have the other columns.
+    describes; its values are those of X, not a copy, and its steps normalize them. The CSR arrays have the other
+    columns.
 
     `norms` are |x|^2, including the constant feature. `features` maps column index to feature number of X;
     `counts` are the non-zeros of each column. `chosen` are the rows of X (ascending; None for all) and
@@ -206,13 +207,14 @@ def lay_out(
     seed: int,
     rows: npt.ArrayLike | None = None,
     dense: Floats | None = None,
+    factors: Floats | None = None,
     weights: Costs | None = None,
 ) -> Design:
     """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
 
-    `dense` are further features of the same rows, in C order; the design refers to the array. `weights` are those of
-    the rows of X, all above 0. Time and memory depend on the chosen rows only, so that thousands of small subsets of X
-    are cheap.
+    `dense` are further features of the same rows, in C order; the design refers to the array. They are multiplied by
+    `factors`, one number per row of X. `weights` are those of the rows of X, all above 0. Time and memory depend on the
+    chosen rows only, so that thousands of small subsets of X are cheap.
     """
     chosen = None if rows is None else _check_rows(rows, X.shape[0])
     begins, ends = X.indptr[:-1], X.indptr[1:]
@@ -233,7 +235,7 @@ def lay_out(
     data = np.ascontiguousarray(X.data)
     feature_index = position_of_feature, len(features)
     reorder(begins[order], ends[order], indices, data, *feature_index, indptr, new_indices, values, norms)
-    of_dense = _dense_rows(dense, order if chosen is None else chosen[order])
+    of_dense = _dense_rows(dense, order if chosen is None else chosen[order], factors)
     if dense is not None and dense.shape[1]:
         add_dense_squares(of_dense, norms)
         new_indices += np.uint32(dense.shape[1])
@@ -251,13 +253,14 @@ def lay_out(
     return Design(*lists, *columns, chosen, use_bias, typical, of_dense, *costs)
 
 
-def _dense_rows(dense: Floats | None, order: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+def _dense_rows(dense: Floats | None, order: npt.NDArray[np.int64], factors: Floats | None) -> tuple[Any, ...]:
     """Return dense features, whose rows are visited in this order, as kernels take them (see `numerics.dense_rows`)."""
     if dense is None:
         dense = np.empty((0, 0), np.float32)
     values = _Writable(dense) if not dense.flags.writeable else dense
     n = int(dense.shape[1])
-    return order * n, np.asarray(values).reshape(-1), n, np.ones(len(order), np.float32)
+    steps = np.ones(len(order), np.float32) if factors is None else factors[order].astype(np.float32)
+    return order * n, np.asarray(values).reshape(-1), n, steps
 
 
 class _Writable:

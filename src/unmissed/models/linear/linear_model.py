@@ -107,7 +107,7 @@ class LinearModel(Model):
         if self.dense_.n_dense not in (0, self.n_dense_in_):
             raise InputError(f"it has weights of {self.dense_.n_dense} dense features; expected {self.n_dense_in_}")
         self.by_label_ = Once("weights by label", partial(WeightsByLabel.from_shards, self.ranked_shards_))
-        self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_)
+        self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_ - self.dense_.n_dense)
 
     def rank(
         self,
@@ -149,17 +149,14 @@ class LinearModel(Model):
     def _prepare(self) -> None:
         if self.dense_.n_dense:
             self.dense_.norms.get()
-        else:
-            self.ranker_.prepare()
+        self.ranker_.prepare()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)
 
     def _rank_features(self, rows: Features, k: int) -> Ranking:
         with self.dense_.part(rows) as (sparse, dense):
-            if dense is None:
-                return self._rank(sparse, k)
-            return exact_scores.rank(sparse, self.ranked_shards_, k, self.n_jobs, dense)
+            return self.ranker_.rank(sparse, k, self.n_jobs, dense)
 
     def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""

@@ -40,8 +40,8 @@ class Solver(Protocol):
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None) -> PreparedSolver:
         """Copy X, or some of its rows, to the layout that all blocks use; `solve` rejects costs it cannot solve.
 
-        X is a canonical float32 CSR matrix; it may also be `Features` if `solvable.dense`. A solver with
-        `solvable.per_cell` also takes `weights`, one per row of X.
+        X is a canonical float32 CSR matrix; it may also be `Features` or `ScaledFeatures` if `solvable.dense`. A solver
+        with `solvable.per_cell` also takes `weights`, one per row of X.
         """
 
 
@@ -58,9 +58,9 @@ class BlockProblem:
 
     def __call__(self) -> Blocks:
         """Return the shared state; called once per worker."""
-        Y, X = self.rows.Y.tocsc(), self.rows.features
+        Y, solvable = self.rows.Y.tocsc(), self.solver.solvable
         weights: dict[str, Any] = {} if self.rows.weights is None else {"weights": self.rows.weights}
-        prepared = self.solver.prepare(X if self.solver.solvable.dense else X.csr, **weights)
+        prepared = self.solver.prepare(self.rows.scaled() if solvable.dense else self.rows.features.csr, **weights)
         return Blocks(prepared, Y, self.costs, find_duplicate_columns(Y), self.rows.cell_propensity is not None)
 
     @cached_property

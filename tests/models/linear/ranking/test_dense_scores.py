@@ -1,5 +1,6 @@
 """Models with dense weights rank, decide and explain exactly; no bit depends on BLAS, threads or batches."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,9 @@ from unmissed.features import Features
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, Popularity
 from unmissed.models.linear.linear_model import open_shard, shard_piece
-from unmissed.models.linear.ranking import dense_products, dense_scores
+from unmissed.models.linear.ranking import dense_products, dense_scores, scan
+from unmissed.models.linear.ranking import ranker as ranker_module
+from unmissed.models.linear.ranking.int8 import TILE
 from unmissed.models.untrained import Counts
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
@@ -114,6 +117,94 @@ def test_the_ranking_is_the_exact_top_k_in_batches_of_any_size(seed, n_labels, s
             assert np.array_equal(found.scores, expected.scores[begin : begin + size])
 
 
+@contextmanager
+def small_chunks(candidate_cost=0.01, capacity=1000):
+    """Chunks of two tiles, tasks of a few rows; rows are scored directly only if their list of candidates is full."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
+        patch.setattr(SETTINGS, "scan_sums", 40 * TILE)
+        patch.setattr(SETTINGS, "candidate_capacity", capacity)
+        patch.setattr(ranker_module, "_MIN_ROWS_PER_THREAD", 3)
+        patch.setattr(ranker_module, "_CANDIDATE_COST", candidate_cost)
+        patch.setattr(ranker_module, "_DENSE_CANDIDATE_COST", candidate_cost)
+        yield
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_labels=st.sampled_from([1, 6, 2 * TILE, 5 * TILE + 3]),
+    sizes=st.sampled_from([(0, 1), (0, 40), (60, 16), (60, 40), (9, 1)]),
+    k=st.sampled_from([1, 5]),
+    kind=st.sampled_from(["different", "alike", "copies"]),
+    capacity=st.sampled_from([6, 60, 1000]),
+)
+def test_the_scan_of_both_parts_gives_the_exact_top_k(seed, n_labels, sizes, k, kind, capacity):
+    problem = Problem(seed, n_labels=n_labels, n_sparse=sizes[0], n_dense=sizes[1], alike=kind == "alike")
+    problem.X[2, : problem.n_sparse] = 0
+    problem.X[3, problem.n_sparse :] = 0
+    if kind == "copies":  # ties go to the smaller label, whatever the order of labels in the scan
+        same = np.random.default_rng(seed).integers(0, 3, n_labels) % n_labels
+        problem.W, problem.bias = problem.W[same], problem.bias[same]
+    rows, expected = problem.features, best_of(problem.scores(), min(k, n_labels)).padded(k)
+    with small_chunks(capacity=capacity):
+        assert_equal(problem.model(n_jobs=2).prepare().rank(rows, k), expected)
+        model = problem.model(n_jobs=1).prepare()
+        for begin in range(0, rows.shape[0], 5):
+            found = model.rank(rows[begin : begin + 5], k)
+            assert np.array_equal(found.labels, expected.labels[begin : begin + 5])
+            assert np.array_equal(found.scores, expected.scores[begin : begin + 5])
+
+
+def test_the_scan_ranks_both_parts_like_float64():
+    problem = Problem(20, n_labels=7 * TILE, n_sparse=60)
+    exact = problem.X.astype(np.float64) @ problem.W.T.astype(np.float64) + problem.bias
+    order = np.sort(exact, axis=1)[:, ::-1]
+    clear = (order[:, :5] - order[:, 1:6]).min(axis=1) > 1e-4  # float32 cannot change the order
+    with small_chunks():
+        found = problem.model().prepare().rank(problem.features, 5)
+    assert clear.sum() > 15
+    assert np.array_equal(found.labels[clear], np.argsort(-exact, axis=1)[clear, :5])
+    assert found.scores == pytest.approx(order[:, :5], abs=1e-5)
+
+
+@pytest.mark.parametrize("n_sparse", [0, 60])
+def test_the_scan_of_both_parts_scores_few_labels_exactly(n_sparse, monkeypatch):
+    problem, scored = Problem(21, n_labels=20 * TILE, n_sparse=n_sparse), []
+
+    def watched(chunk, first, rows, candidates, *output):
+        reaching = candidates.upper_bounds >= candidates.lower_bounds[:, -1:]
+        reaching &= np.arange(reaching.shape[1]) < candidates.counts[:, None]
+        scored.append(reaching.sum(axis=1).max())
+        return score_candidates(chunk, first, rows, candidates, *output)
+
+    score_candidates = ranker_module.score_candidates
+    monkeypatch.setattr(ranker_module, "score_candidates", watched)
+    monkeypatch.setattr(dense_products, "add_products", lambda *_: pytest.fail("scored all labels exactly"))
+    expected = best_of(problem.scores(), 5)
+    with small_chunks():
+        assert_equal(problem.model().prepare().rank(problem.features, 5), expected)
+    assert 5 <= max(scored) < (10 if n_sparse == 0 else 40)  # of 1,280
+
+
+@pytest.mark.kernel
+def test_products_of_blas_may_be_off_by_the_bound_of_the_scan():
+    problem = Problem(22, n_labels=2 * TILE, n_sparse=0, n_dense=500, n_rows=9)
+    chunk = ranker_module.QuantizedScan(list(problem.shards()), 0).chunks[0][1]
+    sparse, dense = problem.features.both
+    rows = ranker_module._quantize(np.zeros(10, np.int64), sparse.indices, sparse.data, dense)
+    errors = np.empty(len(chunk.scale), np.float32)
+    exact = problem.scores()[:, chunk.label_ids]
+    rough = np.zeros(exact.shape, np.float32)
+    for feature in range(501):  # in sequence, the worst order
+        rough += rows.dense[:, feature, None] * chunk.dense[: exact.shape[1], feature]
+    for row in range(9):
+        scan._set_errors(chunk, rows, row, errors)
+        assert (abs(rough[row] - exact[row]) <= np.repeat(errors, TILE)[: exact.shape[1]]).all()
+        bound = 600 * 2.0**-24 * (1 + np.linalg.norm(problem.X[row]) * np.linalg.norm(problem.W, axis=1).max() + 4)
+        assert errors.max() < bound
+
+
 def test_products_in_float32_would_give_another_ranking():
     problem = Problem(0, n_sparse=0, alike=True)
     approximate = best_of(problem.X @ problem.W.T, 5)
@@ -133,8 +224,9 @@ def test_threads_and_tiles_change_no_bit(n_sparse, monkeypatch):
     problem = Problem(2, n_labels=150, n_rows=1100, n_sparse=n_sparse, n_dense=20, alike=True)
     rows, scores = problem.features, problem.scores()
     for n_jobs in (1, 2):
-        for direct_rows in (SETTINGS.direct_rows, 10**6):  # tiles, and shards
+        for direct_rows, prepare_rows in ((SETTINGS.direct_rows, 2000), (10**6, 2000), (0, 0)):  # tiles, shards, scan
             monkeypatch.setattr(SETTINGS, "direct_rows", direct_rows)
+            monkeypatch.setattr(SETTINGS, "prepare_rows", prepare_rows)
             model = problem.model(n_jobs=n_jobs)
             assert_equal(model.rank(rows, 5), best_of(scores, 5))
             assert np.array_equal(model.predict(rows, 0.5).toarray(), scores >= 0.5)
@@ -193,24 +285,30 @@ def test_labels_without_a_positive_are_never_ranked():
     assert not model.predict(problem.features, -1e30)[:, :55].nnz
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("exponent", [-25, 18, 19])
-def test_scores_that_underflow_or_overflow_float32_are_ranked_exactly(exponent):
+def test_scores_that_underflow_or_overflow_float32_are_ranked_exactly(exponent, prepared):
     problem = Problem(8, n_sparse=0, alike=False)
     problem.X, problem.W = (np.float32(10.0**exponent) * part for part in (problem.X, problem.W))
     problem.W[:30] *= np.sign(problem.W[:30]) * np.sign(problem.X[5])  # row 5: products of one sign
     expected = best_of(problem.scores(), 5)
     assert (exponent < 19) or np.isinf(expected.scores).any()
-    assert_equal(problem.model().rank(problem.features, 5), expected)
+    model = problem.model()
+    assert_equal((model.prepare() if prepared else model).rank(problem.features, 5), expected)
 
 
-def test_ranking_uses_one_blas_thread_in_each_worker(monkeypatch):
-    problem, seen, merge = Problem(9, n_rows=1100, n_labels=20), [], dense_products.merge_bounded
+@pytest.mark.parametrize("prepare_rows", [0, 2000])
+def test_ranking_uses_one_blas_thread_in_each_worker(prepare_rows, monkeypatch):
+    problem, seen = Problem(9, n_rows=1100, n_labels=20), []
+    module, name = (dense_products, "merge_bounded") if prepare_rows else (ranker_module, "scan_chunk")
+    work = getattr(module, name)
 
     def watched(*arguments):
         seen.append(blas_threads())
-        return merge(*arguments)
+        return work(*arguments)
 
-    monkeypatch.setattr(dense_products, "merge_bounded", watched)
+    monkeypatch.setattr(SETTINGS, "prepare_rows", prepare_rows)
+    monkeypatch.setattr(module, name, watched)
     with threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         problem.model(n_jobs=2).rank(problem.features, 5)

@@ -123,7 +123,7 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
     chunk, candidates = calls[0][0], calls[0][3]
     has_line = chunk.table[:-1, 1] != NO_LINE
     assert 0 < has_line.sum() < N_FEATURES  # features of both kinds
-    assert chunk.dense.ctypes.data % TILE == 0  # a line of weights is one cache line
+    assert chunk.lines.ctypes.data % TILE == 0  # a line of weights is one cache line
     assert (np.diff(chunk.table[:, 0].astype(np.int64))[has_line] > 0).any()  # int16 weights are in lists
     kept = [
         candidates.upper_bounds[row, : candidates.counts[row]] >= candidates.lower_bounds[row, -1]

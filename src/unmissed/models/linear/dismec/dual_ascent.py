@@ -268,8 +268,8 @@ class DualAscent:
             for row, a in zip(rows[at], variables[at], strict=True):
                 begin, end = design.indptr[row], design.indptr[row + 1]
                 row_add(design.indices, design.values, begin, end, a, label.w)
-                begins, values, n_dense, _ = design.dense
-                dense_add(values, begins[row], a, label.w, 0, n_dense)
+                begins, values, n_dense, steps = design.dense
+                dense_add(values, begins[row], a * steps[row], label.w, 0, n_dense)
                 label.bias = np.float32(label.bias + design.use_bias * a)
             label.square = float(squared_norm(label.w))
             rows, variables = np.delete(rows, at), np.delete(variables, at)

@@ -71,19 +71,21 @@ def quantize_rows(indptr, values, dense, numbers, dense_numbers, steps, sizes, e
     `dense` has the dense features of the rows, see `numerics.dense_rows`. `dense_numbers` (n_samples, number of dense
     features, rounded up to an even one) gets theirs; what is beyond them is set to 0.
     """
-    begins, dense_values, n_dense, _ = dense
+    begins, dense_values, n_dense, dense_steps = dense
     for row in range(indptr.shape[0] - 1):
         entries = values[indptr[row] : indptr[row + 1]]
-        dense_entries = dense_values[begins[row] : begins[row] + n_dense]
-        norm = np.sqrt(squared_norm(entries) + squared_norm(dense_entries))
-        largest = max(_largest(entries), _largest(dense_entries))
+        dense_entries, scale = dense_values[begins[row] : begins[row] + n_dense], np.float64(dense_steps[row])
+        norm = np.sqrt(squared_norm(entries) + scale * scale * squared_norm(dense_entries))
+        largest = max(np.float64(_largest(entries)), scale * np.float64(_largest(dense_entries)))
         usable = _MIN_NORM < norm < _MAX_NORM
         step = max(norm / _ROW_NORM, largest / MAX_QUANTIZED) if usable else 0.0
         factor = 1.0 / step if usable else 0.0
         size, error = _quantize_row(entries, factor, step, numbers[indptr[row] : indptr[row + 1]])
         dense_numbers[row, n_dense:] = 0
-        dense_size, dense_error = _quantize_row(dense_entries, factor, step, dense_numbers[row, :n_dense])
-        size, error = size + dense_size, error + dense_error
+        dense_step = step / scale if scale > 0 else 0.0
+        numbers_of_row = dense_numbers[row, :n_dense]
+        dense_size, dense_error = _quantize_row(dense_entries, scale * factor, dense_step, numbers_of_row)
+        size, error = size + dense_size, error + scale * scale * dense_error
         steps[row] = step
         sizes[row] = size * step * 1.001
         errors[row] = np.sqrt(error) * 1.001 + _FLOAT32_ERROR * norm if usable or norm == 0 else np.inf
@@ -229,7 +231,7 @@ def exact_slack(indptr, indices, values, dense, weights, w, bias, rows, slack):
 
     `weights` are those of all rows of X, or nothing if all are 1; the loss is weighted.
     """
-    begins, dense_values, n_dense, _ = dense
+    begins, dense_values, n_dense, steps = dense
     loss, n = 0.0, 0
     for at in range(rows.shape[0]):
         row = rows[at]
@@ -240,7 +242,7 @@ def exact_slack(indptr, indices, values, dense, weights, w, bias, rows, slack):
         begin, end = indptr[row], indptr[row + 1]
         score = row_score(indices[begin:end], values[begin:end], w, bias)
         if n_dense > 0:
-            score += dense_score(dense_values, begins[row], w, 0, n_dense)
+            score += np.float64(steps[row]) * dense_score(dense_values, begins[row], w, 0, n_dense)
         if score > -1.0:
             loss += _loss(-score) * weights[row] if weights.shape[0] > 0 else _loss(-score)
             excess = np.float32(1.0 + score)

@@ -23,7 +23,7 @@ def dot(u, v):
 @kernel()
 def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
     """Set out to the loss part of H v; the last element is the bias, which must be 0 in v if there is none."""
-    begins, dense_values, n_dense, _ = dense
+    begins, dense_values, n_dense, steps = dense
     last = v.shape[0] - 1
     for at in range(last + 1):
         out[at] = 0.0
@@ -32,10 +32,11 @@ def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
         begin, end = indptr[rows[at]], indptr[rows[at] + 1]
         score = row_score(indices[begin:end], values[begin:end], v, v[last])
         if n_dense > 0:
-            score += dense_score(dense_values, begins[rows[at]], v, 0, n_dense)
+            score += np.float64(steps[rows[at]]) * dense_score(dense_values, begins[rows[at]], v, 0, n_dense)
         change = factors[at] * score
         total += change
-        dense_add(dense_values, begins[rows[at]], change, out, 0, n_dense)
+        if n_dense > 0:
+            dense_add(dense_values, begins[rows[at]], np.float64(steps[rows[at]]) * change, out, 0, n_dense)
         for position in range(begin, end):
             out[indices[position]] += change * np.float64(values[position])
     out[last] += total
@@ -44,7 +45,7 @@ def _hessian_product(indptr, indices, values, dense, rows, factors, v, out):
 @kernel()
 def _diagonal(indptr, indices, values, dense, rows, factors, ridge, diagonal):
     """Set `diagonal` to the diagonal of H; a bias without curvature gets 1."""
-    begins, dense_values, n_dense, _ = dense
+    begins, dense_values, n_dense, steps = dense
     last = diagonal.shape[0] - 1
     for at in range(last):
         diagonal[at] = 1.0
@@ -53,9 +54,9 @@ def _diagonal(indptr, indices, values, dense, rows, factors, ridge, diagonal):
         diagonal[last] += factors[at]
         for position in range(indptr[rows[at]], indptr[rows[at] + 1]):
             diagonal[indices[position]] += factors[at] * np.float64(values[position]) * np.float64(values[position])
-        begin = begins[rows[at]]
+        begin, scale = begins[rows[at]], np.float64(steps[rows[at]])
         for feature in range(n_dense):
-            diagonal[feature] += factors[at] * np.float64(dense_values[begin + feature]) ** 2
+            diagonal[feature] += factors[at] * (scale * np.float64(dense_values[begin + feature])) ** 2
     if not diagonal[last] > 0:
         diagonal[last] = 1.0
 

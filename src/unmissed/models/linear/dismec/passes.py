@@ -81,8 +81,9 @@ class Passes:
     def __init__(self, design: Design, quantized: QuantizedRows) -> None:
         self.design, self.quantized = design, quantized
         self.weights = workspace("weights by label", (LANES, design.n_features))
-        self.rows = workspace("rows of lanes", (LANES, design.n_samples), np.int32)
-        self.numbers = workspace("numbers of rows of lanes", (LANES, design.n_samples))
+        lists = LANES, design.n_samples  # of which most labels fill a small part
+        self.rows = workspace("rows of lanes", lists, np.int32, on_demand=True)
+        self.numbers = workspace("numbers of rows of lanes", lists, on_demand=True)
         self._group: Sequence[LinearClassifier] = ()
         self._positives: tuple[tuple[Any, ...], tuple[Any, ...]]
 

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.features import Features
+from unmissed.features import Features, ScaledFeatures
 from unmissed.models.linear.design import Costs, Design, LabelBlock, Solvable, lay_out
 from unmissed.models.linear.dismec import schedule
 from unmissed.models.linear.dismec.dual_ascent import DualAscent, InitialSolutions
@@ -60,9 +60,10 @@ class SquaredHinge:
         check_parameters(self)
 
     def prepare(self, X: Any, rows: npt.ArrayLike | None = None, weights: Costs | None = None) -> PreparedSquaredHinge:
-        """Prepare X (canonical float32 CSR or `Features`), or a sorted subset of its rows, for all blocks of labels.
+        """Prepare X, or a sorted subset of its rows, for all blocks of labels.
 
-        `weights`, one above 0 per row of X, multiply the costs of its rows.
+        X is a canonical float32 CSR matrix, `Features` or `ScaledFeatures`. The dense part is not copied. `weights`,
+        one above 0 per row of X, multiply the costs of its rows.
         """
         return PreparedSquaredHinge(self, X, rows, weights)
 
@@ -74,9 +75,11 @@ class PreparedSquaredHinge:
         self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None, weights: Costs | None = None
     ) -> None:
         self.solver = solver
+        X, factors = X if isinstance(X, ScaledFeatures) else (X, None)
         sparse, dense = X.both if isinstance(X, Features) else (X, None)
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
-        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, dense=dense, weights=weights)
+        given = {"dense": dense, "factors": factors, "weights": weights}
+        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, **given)
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design, self._quantized)
         self._duplicates = DuplicateLabels()

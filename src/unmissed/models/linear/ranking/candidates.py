@@ -1,4 +1,4 @@
-"""Exact scores of the candidates that the quantized scan leaves, bit for bit those of `tiles`.
+"""Exact scores of the candidates that the quantized scan leaves, bit for bit those of `exact_scores`.
 
 The weights of a candidate can be anywhere in memory, and cache misses cost more than the arithmetic. Scoring is
 therefore a software pipeline: the positions of the weights are prefetched two candidates ahead, the weights one ahead.
@@ -12,6 +12,7 @@ import numpy as np
 
 from unmissed._jit import kernel
 from unmissed.models.linear.ranking.chunks import FLAGS_PER_WORD, NO_LINE, entry_label, flag_of
+from unmissed.models.linear.ranking.dense_products import add_product
 from unmissed.numerics.bitset import count_ones
 from unmissed.numerics.prefetch import LINE, prefetch
 from unmissed.numerics.topk import put
@@ -136,6 +137,8 @@ def score_candidates(chunk, first, rows, candidates, labels, best):
         if at > 1 and sizes[turn] >= 0:
             row, label = items[at - 2]
             score = _sum(chunk, label, LabelWeights(positions[turn], values[turn]), sizes[turn])
+            if rows.dense.shape[1] > 1:  # adding 0 would change the sign of -0
+                score = add_product(score, rows.dense[row, :-1], chunk.dense[label, :-1])
             put(labels[row], best[row], chunk.label_ids[label], score)
 
 

@@ -20,13 +20,18 @@ class ChunkArrays(NamedTuple):
     Labels with weights of similar magnitude share a tile, because a tile has one quantization scale. Label l here is a
     position in the chunk; label_ids[l] is its id in the model.
 
-    Quantized weights: a frequent feature f has a dense int8 line per tile, at dense[t, TILE * table[f, 1]] for tile t.
+    Quantized weights: a frequent feature f has a line of int8 per tile, at lines[t, TILE * table[f, 1]] for tile t.
     Other features have NO_LINE in table[f, 1]. The list of feature f is entries[table[f, 0]:table[f + 1, 0]]. It holds
     the weights that no line holds: all of them if there is no line, otherwise those outside the int8 range. A packed
     entry is a label position and an int16 weight in 32 bits.
 
-    Per tile: scale of the weights, largest norm of a weight vector (norm), largest |bias| (max_bias). `bias` is padded
-    with -inf to full tiles.
+    Per tile: scale of the weights, largest norm of a weight vector (norm) and of its quantization error (error_norm),
+    largest |bias| (max_bias), largest norm of the dense weights of a label (dense_norm). `bias` is padded with -inf to
+    full tiles.
+
+    Dense features: dense[l] has the weights of label l, then its bias, as the weight of a feature that is 1 in all
+    rows. Labels that fill up the last tile have a finite bias below all others, because infinity times 0 is no number.
+    Without dense features, `dense` has no rows.
 
     Exact weights: `exact` starts with those of the lists. The weights of label l for features with lines start at
     exact[label_starts[l]], in ascending order of line, so that scoring one label touches few pages. flags[l] is a bit
@@ -36,15 +41,18 @@ class ChunkArrays(NamedTuple):
 
     label_ids: Any
     table: Any
-    dense: Any
+    lines: Any
     entries: Any
     scale: Any
     norm: Any
+    error_norm: Any
     max_bias: Any
     bias: Any
     exact: Any
     label_starts: Any
     flags: Any
+    dense: Any
+    dense_norm: Any
 
 
 @kernel()
@@ -66,10 +74,11 @@ def count_weights(features, starts, labels, chunk_of, counts):
 
 
 @kernel()
-def flag_weights(features, starts, labels, weights, positions, lines, scale, flags, counts):
+def flag_weights(features, starts, labels, weights, positions, lines, scale, flags, counts, errors):
     """Set the flags of a chunk's labels for their lines, and count the packed entries of each feature's list.
 
-    Label l of the shard is at positions[l] in the chunk, -1 if it is in another one.
+    Label l of the shard is at positions[l] in the chunk, -1 if it is in another one. The square of the quantization
+    error of each label's weights is added to errors.
     """
     for at in range(features.shape[0]):
         line = lines[features[at]]
@@ -78,6 +87,7 @@ def flag_weights(features, starts, labels, weights, positions, lines, scale, fla
             if label >= 0:
                 quantized = np.rint(np.float64(weights[position]) / scale[label // TILE])
                 counts[features[at]] += line < 0 or abs(quantized) > MAX_INT8
+                errors[label] += (np.float64(weights[position]) - quantized * scale[label // TILE]) ** 2
                 if line >= 0:
                     word, bit = flag_of(line)
                     flags[label, word] |= bit
@@ -109,7 +119,7 @@ def write_weights(features, starts, labels, weights, positions, chunk, counts):
             quantized = np.rint(np.float64(weights[position]) / chunk.scale[tile])
             if line != NO_LINE:
                 if abs(quantized) <= MAX_INT8:
-                    chunk.dense[tile, TILE * line + byte_slot(lane)] = to_byte(quantized, lane)
+                    chunk.lines[tile, TILE * line + byte_slot(lane)] = to_byte(quantized, lane)
                 chunk.exact[exact_position(chunk, label, line)] = weights[position]
             if line == NO_LINE or abs(quantized) > MAX_INT8:
                 target = np.int64(chunk.table[feature, 0]) + counts[feature]

@@ -88,14 +88,14 @@ def add_products(X, W, scores):
     """Add x_i.w_l to scores[i, l] exactly."""
     for row in range(X.shape[0]):
         for label in range(W.shape[0]):
-            scores[row, label] = _total(scores[row, label], X[row], W[label])
+            scores[row, label] = add_product(scores[row, label], X[row], W[label])
 
 
 @kernel()
 def add_products_of(X, W, rows, labels, cells, scores):
     """Add x_i.w_l exactly to scores[cells[t]], where i = rows[t] and l = labels[t]."""
     for at in range(rows.shape[0]):
-        scores[cells[at]] = _total(scores[cells[at]], X[rows[at]], W[labels[at]])
+        scores[cells[at]] = add_product(scores[cells[at]], X[rows[at]], W[labels[at]])
 
 
 @kernel()
@@ -120,7 +120,7 @@ def merge_bounded(base, products, X, W, factors, norms, smallest, first, labels,
                     continue
                 score = base[row, label]
                 if score != _LOWEST:
-                    score = _total(score, X[row], W[label])
+                    score = add_product(score, X[row], W[label])
                 put(row_labels, row_best, first + label, score)
                 bound = _just_below(row_best[last])
 
@@ -141,11 +141,11 @@ def settle(base, products, X, W, factors, norms, smallest, threshold):
             for label in range(begin, end if near else begin):
                 margin = factor * norms[label] + smallest
                 if not (products[row, label] + margin < low or products[row, label] - margin > high):
-                    products[row, label] = _total(base[row, label], X[row], W[label])
+                    products[row, label] = add_product(base[row, label], X[row], W[label])
 
 
 @kernel()
-def _total(score, x, w):
+def add_product(score, x, w):
     """Return the exact score of a label, given that of the sparse part."""
     return np.float32(np.float64(score) + product(x, w))
 

@@ -73,6 +73,15 @@ class DensePart:
     def __init__(self, weights: DenseWeights, X: Floats) -> None:
         self._weights, self._X = weights, read_only(X)
 
+    @property
+    def X(self) -> Floats:
+        """The dense features of the rows."""
+        return self._X
+
+    def of(self, rows: npt.NDArray[np.int64]) -> DensePart:
+        """Return the dense part of the scores of some rows."""
+        return type(self)(self._weights, self._X[rows])
+
     def merge_best(self, first: int, rows: slice, scores: Floats, labels: Any, best: Any) -> None:
         """Merge the scores of the labels first, first + 1, ... into each row's top k."""
         self._add(first, rows, scores)

@@ -24,6 +24,8 @@ from unmissed.models.linear.ranking.chunks import (
     flag_weights,
     write_weights,
 )
+from unmissed.models.linear.ranking.dense_products import set_norms
+from unmissed.models.linear.ranking.dense_scores import DensePart
 from unmissed.models.linear.ranking.int8 import TILE, byte_slot, to_byte
 from unmissed.models.linear.ranking.scan import NORM, QuantizedBatch, quantize_rows, scan_chunk
 from unmissed.models.linear.shard import Shard
@@ -35,9 +37,10 @@ from unmissed.settings import SETTINGS
 _MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
 _PER_CANDIDATE = 2  # 32-bit numbers
 _MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
-# Nanoseconds of scoring a row directly, per weight, per feature and shard, and per label; and of scoring one candidate,
-# per feature (`benchmarks.ranking`).
-_WEIGHT_COST, _SEARCH_COST, _LABEL_COST, _CANDIDATE_COST = 1.0, 150.0, 2.0, 13.0
+# Nanoseconds of scoring a row directly, per weight, per feature and shard, per label, and per dense weight; and of
+# scoring one candidate, per feature and per dense weight (`benchmarks.ranking`, `benchmarks.ranking_dense`).
+_WEIGHT_COST, _SEARCH_COST, _LABEL_COST, _DENSE_COST = 1.0, 150.0, 2.0, 0.03
+_CANDIDATE_COST, _DENSE_CANDIDATE_COST = 13.0, 0.2
 
 
 class Ranker:
@@ -48,23 +51,25 @@ class Ranker:
     later calls need. All ways give the same bits.
     """
 
-    def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
+    def __init__(self, shards: Sequence[Shard], n_sparse: int) -> None:
         self._shards = shards
-        self.scan = Once("quantized weights", partial(build_scan, shards, n_features))
+        self.scan = Once("quantized weights", partial(build_scan, shards, n_sparse))
 
     def prepare(self) -> None:
         """Build the layout of the scan, unless it is there or not worth its memory."""
         self.scan.get()
 
-    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
-        """Return the k highest-scoring labels of each row, exactly."""
+    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None, dense: DensePart | None = None) -> Ranking:
+        """Return the k highest-scoring labels of each row, exactly; `dense` is the dense part of the scores."""
         if X.shape[0] >= SETTINGS.prepare_rows:
             self.prepare()
         scan = self.scan.peek()
-        return exact_scores.rank(X, self._shards, k, n_jobs) if scan is None else scan.rank(X, k, n_jobs)
+        if scan is None:
+            return exact_scores.rank(X, self._shards, k, n_jobs, dense)
+        return scan.rank(X, k, n_jobs, dense)
 
 
-def build_scan(shards: Sequence[Shard], n_features: int) -> QuantizedScan | None:
+def build_scan(shards: Sequence[Shard], n_sparse: int) -> QuantizedScan | None:
     """Return the layout of the scan, or None if it would be large relative to the weights.
 
     It is for a million labels with few weights each.
@@ -73,9 +78,9 @@ def build_scan(shards: Sequence[Shard], n_features: int) -> QuantizedScan | None
     n_weights = sum(shard.weights.size for shard in shards)
     if all(np.isneginf(shard.bias).all() for shard in shards):
         return None  # no label can be ranked
-    table_bytes = SETTINGS.table_bytes * n_features * -(-n_labels // SETTINGS.chunk_labels)
+    table_bytes = SETTINGS.table_bytes * n_sparse * -(-n_labels // SETTINGS.chunk_labels)
     pays = table_bytes <= 2**26 + 8 * n_weights and n_weights < 2**32  # positions in lists are uint32
-    return QuantizedScan(shards, n_features) if pays else None
+    return QuantizedScan(shards, n_sparse) if pays else None
 
 
 class QuantizedScan:
@@ -84,7 +89,7 @@ class QuantizedScan:
     Crowded rows are scored from the shards.
     """
 
-    def __init__(self, shards: Sequence[Shard], n_features: int) -> None:
+    def __init__(self, shards: Sequence[Shard], n_sparse: int) -> None:
         self._shards = shards
         labels = _label_statistics(shards)
         order = np.argsort(-labels.sizes, kind="stable")
@@ -94,11 +99,12 @@ class QuantizedScan:
         chunk_of = np.full(len(labels.sizes), n_chunks, np.int32)
         for number, label_ids in enumerate(chosen):
             chunk_of[label_ids] = number
-        counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_features), np.int64)
+        counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_sparse), np.int64)
         for shard in shards:
             count_weights(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
         self._feature_costs = _WEIGHT_COST * counts.sum(axis=0) + _SEARCH_COST * len(shards)
-        self._label_costs = _LABEL_COST * len(chunk_of)
+        self._n_dense = max((0 if shard.dense is None else shard.dense.shape[1] for shard in shards), default=0)
+        self._label_costs = (_LABEL_COST + _DENSE_COST * self._n_dense) * len(chunk_of)
         firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
         self.chunks = [
             (first, _build_chunk(shards, labels, label_ids, counts[number]))
@@ -110,8 +116,8 @@ class QuantizedScan:
         """Size in memory."""
         return sum(array.nbytes for _, chunk in self.chunks for array in chunk)
 
-    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None) -> Ranking:
-        """Return the k highest-scoring labels of each row, exactly."""
+    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None, dense: DensePart | None = None) -> Ranking:
+        """Return the k highest-scoring labels of each row, exactly; `dense` is the dense part of the scores."""
         labels = np.full((X.shape[0], k), -1, np.int32)
         best = np.full((X.shape[0], k), -np.inf, np.float32)
         indptr, indices, data = csr_arrays(X)
@@ -121,18 +127,18 @@ class QuantizedScan:
 
         def rank_rows(begin: int) -> None:
             end = min(begin + size, X.shape[0])
-            rows = _quantize(indptr[begin : end + 1], indices, data)
+            rows = _quantize(indptr[begin : end + 1], indices, data, None if dense is None else dense.X[begin:end])
             output = labels[begin:end], best[begin:end]
             candidates = _empty_candidates(end - begin, k)
             for first, chunk in self.chunks:
-                sums = workspace("quantized scores", (end - begin, TILE * len(chunk.scale)), np.int32)
-                scan_chunk(chunk, first, rows, sums, sums.view(np.float32), candidates)
+                scan_chunk(chunk, first, rows, *_scan_workspaces(chunk, rows), candidates)
             candidates.counts[candidates.counts > self._most_candidates(rows)] = CROWDED
             for first, chunk in self.chunks:
                 score_candidates(chunk, first, rows, candidates, *output)
             crowded = begin + np.flatnonzero(candidates.counts == CROWDED)
             if len(crowded):
-                found = exact_scores.rank(X[crowded], self._shards, k, 1)
+                their_dense = None if dense is None else dense.of(crowded)
+                found = exact_scores.rank(X[crowded], self._shards, k, 1, their_dense)
                 labels[crowded], best[crowded] = found.labels, found.scores
 
         pieces = range(0, X.shape[0], size)
@@ -145,7 +151,8 @@ class QuantizedScan:
         begin, end = rows.indptr[0], rows.indptr[-1]
         costs = np.append(0.0, np.cumsum(self._feature_costs[rows.indices[begin:end]]))
         direct = self._label_costs + np.diff(costs[rows.indptr - begin])
-        return np.asarray(direct / (_CANDIDATE_COST * np.maximum(np.diff(rows.indptr), 1)))
+        candidate = _CANDIDATE_COST * np.maximum(np.diff(rows.indptr), 1) + _DENSE_CANDIDATE_COST * self._n_dense
+        return np.asarray(direct / candidate)
 
 
 def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
@@ -156,13 +163,31 @@ def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
 
 
 def _quantize(
-    indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], data: npt.NDArray[np.float32]
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    data: npt.NDArray[np.float32],
+    dense: npt.NDArray[np.float32] | None = None,
 ) -> QuantizedBatch:
     """Return quantized rows."""
-    factors = np.empty(indptr[-1] - indptr[0], np.int16)
-    rows = QuantizedBatch(indptr, indices, data, factors, *np.empty((3, len(indptr) - 1)))
+    factors, n_rows = np.empty(indptr[-1] - indptr[0], np.int16), len(indptr) - 1
+    with_ones = np.ones((n_rows, 1 if dense is None else dense.shape[1] + 1), np.float32)
+    if dense is not None:
+        with_ones[:, :-1] = dense
+    rows = QuantizedBatch(indptr, indices, data, factors, *np.empty((4, n_rows)), with_ones)
     quantize_rows(rows)
     return rows
+
+
+def _scan_workspaces(chunk: ChunkArrays, rows: QuantizedBatch) -> tuple[npt.NDArray[Any], ...]:
+    """Return the offsets of the scan, the bias or the products of the dense part, and its workspaces."""
+    shape = len(rows.unit), TILE * len(chunk.scale)
+    sums = workspace("quantized scores", shape, np.int32)
+    if not len(chunk.dense):
+        return chunk.bias[None], sums, sums.view(np.float32)
+    products = workspace("dense products", shape, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.matmul(rows.dense, chunk.dense.T, out=products)
+    return products, sums, products
 
 
 def _capacity(k: int) -> int:
@@ -221,13 +246,34 @@ def _build_chunk(
     positions[label_ids] = np.arange(len(label_ids))
     mine = [(_arrays(shard), positions[shard.first : shard.first + shard.n_labels]) for shard in shards]
     counts[:] = 0
+    errors = np.zeros(len(label_ids))
     for arrays, of_shard in mine:
-        flag_weights(*arrays, of_shard, lines, scale, flags, counts)
-    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norm, labels.bias[label_ids])
+        flag_weights(*arrays, of_shard, lines, scale, flags, counts, errors)
+    norms = norm, _max_per_tile(np.sqrt(errors))
+    dense = _gather_dense(shards, label_ids, labels.bias[label_ids], TILE * len(scale))
+    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norms, labels.bias[label_ids], dense)
     counts[:] = 0
     for arrays, of_shard in mine:
         write_weights(*arrays, of_shard, chunk, counts)
     return chunk
+
+
+def _gather_dense(
+    shards: Sequence[Shard], label_ids: npt.NDArray[np.int64], bias: npt.NDArray[np.float32], n_lanes: int
+) -> npt.NDArray[np.float32]:
+    """Return the dense weights of labels with their bias, padded to n_lanes rows; no rows without dense weights."""
+    matrices = {shard.first: shard.dense for shard in shards if shard.dense is not None}
+    if not matrices:
+        return np.empty((0, 1), np.float32)
+    firsts = np.array(list(matrices))
+    gathered = np.zeros((n_lanes, 1 + next(iter(matrices.values())).shape[1]), np.float32)
+    gathered[:, -1] = np.finfo(np.float32).min
+    gathered[: len(bias), -1] = bias
+    owners = np.searchsorted(firsts, label_ids, side="right") - 1
+    for at, (first, matrix) in enumerate(matrices.items()):
+        mine = np.flatnonzero(owners == at)
+        gathered[mine, :-1] = matrix[label_ids[mine] - first]
+    return gathered
 
 
 def _allocate_chunk(
@@ -236,8 +282,9 @@ def _allocate_chunk(
     flags: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.int64],
     scale: npt.NDArray[np.float64],
-    norm: npt.NDArray[np.float64],
+    norms: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
     bias: npt.NDArray[np.float32],
+    dense: npt.NDArray[np.float32],
 ) -> ChunkArrays:
     """Return a chunk without weights: lines of zeros, and uninitialized lists."""
     label_starts = np.zeros(len(label_ids) + 1, np.int64)
@@ -247,20 +294,25 @@ def _allocate_chunk(
     for lane in range(TILE):
         zeros[byte_slot(lane)] = to_byte(0, lane)
     n_lines = max(int(lines.max(initial=-1)) + 1, 1)
-    dense = aligned(len(scale) * n_lines * TILE, np.int8).reshape(len(scale), n_lines * TILE)
-    dense.reshape(-1, TILE)[:] = zeros
+    int8_lines = aligned(len(scale) * n_lines * TILE, np.int8).reshape(len(scale), n_lines * TILE)
+    int8_lines.reshape(-1, TILE)[:] = zeros
+    dense_norms = np.zeros(len(dense))
+    set_norms(np.ascontiguousarray(dense[:, :-1]), dense_norms)
     return ChunkArrays(
         label_ids=label_ids.astype(np.int32),
         table=np.stack([starts, np.append(lines, -1) % (NO_LINE + 1)], axis=1).astype(np.uint32),  # NO_LINE for -1
-        dense=dense,
+        lines=int8_lines,
         entries=np.empty(starts[-1], np.int32),
         scale=scale,
-        norm=norm,
+        norm=norms[0],
+        error_norm=norms[1],
         max_bias=_max_per_tile(np.abs(bias.astype(np.float64))),
         bias=np.append(bias, np.full(-len(bias) % TILE, -np.inf, np.float32)),
         exact=np.empty(label_starts[-1], np.float32),
         label_starts=label_starts,
         flags=flags,
+        dense=dense,
+        dense_norm=_max_per_tile(dense_norms) if len(dense) else np.zeros(len(scale)),
     )
 
 

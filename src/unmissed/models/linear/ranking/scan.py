@@ -1,11 +1,14 @@
-"""Exact top k of sparse rows under sparse linear models: an integer scan with error bounds, then exact scores.
+"""Exact top k of rows under linear models: an integer scan with error bounds, then exact scores.
 
 Weights and values are quantized, w = s q and x = u p, so that the sum of q p fits into int32. The scale s belongs to a
 tile of TILE labels, u to a row. Nearly all q fit into int8; the others are stored separately as int16. The error of s u
 (sum of q p) + b is bounded. A label whose upper bound is below the k-th largest lower bound cannot be among the k best.
 The others are candidates: they are scored exactly when all chunks are scanned and the bounds are tightest, with the
-arithmetic of `tiles`. The result is the exact top k, bit for bit. A row whose list of candidates overflows is crowded:
-it gets no candidates, and all its labels are scored.
+arithmetic of `exact_scores`. The result is the exact top k, bit for bit. A row whose list of candidates overflows is
+crowded: it gets no candidates, and all its labels are scored.
+
+If rows have dense features, too, BLAS multiplies them with the dense weights of a chunk in float32, with the bias as
+one more weight. The scan adds its scores to these products instead of the bias.
 
 With n entries in the row, |x| and |x|_1 its norms, and |w| the largest norm of a weight vector of the tile,
 quantization changes
@@ -13,8 +16,10 @@ quantization changes
     sum of q p  by at most  sqrt(n) |w| / (2 s) + |x|_1 / (2 u) + n / 4,
 
 since rounding changes each q and p by at most 1/2, and the sum of |w_j| over the row's features is at most sqrt(n) |w|.
+The second term is also at most |x| |w - s q| / (s u), which is less if a row has as many features as a label.
 As |q| <= |w| / s + sqrt(n) / 2 <= NORM + sqrt(n) / 2, and |p| likewise, u is chosen so that |q| |p| < 2^31. The float32
-rounding error of exact scores, at most (n + 2) 2^-24 (|b| + |w| |x|), is added.
+rounding error of exact scores and of products by BLAS is added. It is at most m v / (1 - m v) times |b| + |w| |x|, of
+both parts, with v = 2^-24 and m a little more than the number of features of the row, in any order of summation.
 """
 
 from typing import Any, NamedTuple
@@ -24,6 +29,7 @@ import numpy as np
 from unmissed._jit import kernel
 from unmissed.models.linear.ranking.candidates import CROWDED, add_candidate
 from unmissed.models.linear.ranking.chunks import NO_LINE, entry_label, entry_weight
+from unmissed.models.linear.ranking.dense_products import product
 from unmissed.models.linear.ranking.int8 import PREFETCH_DISTANCE, TILE, score_int8
 from unmissed.numerics.prefetch import LINE, prefetch
 from unmissed.numerics.topk import put_number
@@ -33,11 +39,15 @@ NORM = 40000.0  # largest norm of quantized weights; it shares 31 bits with the 
 _EPSILON = 2.0**-24
 _TABLE_DISTANCE, _LIST_DISTANCE = 24, 10  # prefetch distances in entries of a row: table entry, list
 _FEW_ENTRIES = 4 * PREFETCH_DISTANCE  # batches up to this size prefetch the lines of the next tile as a whole
-_UNDERFLOW = 1e-37  # bounds the loss where float32 products underflow
+_UNDERFLOW = 1e-37  # bounds the loss where float32 products underflow, even if they flush to zero
+_NO_OVERFLOW = 1e37  # float32 sums are finite, in any order, if the sum of the norms' products is at most this
 
 
 class QuantizedBatch(NamedTuple):
-    """Rows in CSR with int16 values: p of each entry (factors, from the first row on); u, |x| and |x|_1 of each row."""
+    """Rows in CSR with int16 values: p of each entry (factors, from the first row on); u, |x| and |x|_1 of each row.
+
+    `dense` has the dense features, then a 1 for the bias; `dense_norm` is the norm of a row's dense features.
+    """
 
     indptr: Any
     indices: Any
@@ -46,11 +56,13 @@ class QuantizedBatch(NamedTuple):
     unit: Any
     norm: Any
     l1_norm: Any
+    dense_norm: Any
+    dense: Any
 
 
 @kernel()
 def quantize_rows(rows):
-    """Set factors, unit, norm and l1_norm of rows; u is such that values fit into int16 and sums into int32."""
+    """Set factors, unit and the norms of rows; u is such that values fit into int16 and sums into int32."""
     for row in range(rows.unit.shape[0]):
         begin, end = rows.indptr[row], rows.indptr[row + 1]
         square, l1_norm, largest = 0.0, 0.0, 0.0
@@ -63,34 +75,42 @@ def quantize_rows(rows):
         unit = max(largest / _MAX_INT16, norm / (2.0**31 / (NORM + half) - half - 1.0))
         unit = unit if unit > 0 else 1.0
         rows.unit[row], rows.norm[row], rows.l1_norm[row] = unit, norm, l1_norm
+        rows.dense_norm[row] = np.sqrt(product(rows.dense[row, :-1], rows.dense[row, :-1]))
         for at in range(begin, end):
             rows.factors[at - rows.indptr[0]] = np.rint(np.float64(rows.data[at]) / unit)
 
 
 @kernel()
-def scan_chunk(chunk, first, rows, sums, scores, candidates):
+def scan_chunk(chunk, first, rows, offsets, sums, scores, candidates):
     """Add the labels of a chunk that may be among each row's top k to its candidates.
 
-    The labels have the positions first, first + 1, ... in the scan. `sums` (n_rows, n_tiles TILE) is workspace;
-    `scores` is the same memory as float32.
+    The labels have the positions first, first + 1, ... in the scan. `offsets` is added to the scores of the sparse
+    part: one line for all rows, or one per row. `sums` (int32) and `scores` (float32) are workspaces of shape (n_rows,
+    n_tiles TILE). `scores` may be the memory of `sums` or of `offsets`.
     """
     n_rows, n_tiles = rows.unit.shape[0], chunk.scale.shape[0]
     capacity = rows.factors.shape[0] + n_rows + PREFETCH_DISTANCE + 2
     positions, factors = np.zeros(capacity, np.uint32), np.empty(capacity, np.int16)
     begins, shifts = np.zeros(n_rows + 1, np.int64), np.empty(n_rows, np.int64)
+    no_sums = np.zeros(TILE, np.int32)
     for row in range(n_rows):
-        begins[row + 1], shifts[row] = _add_lists(chunk, rows, row, positions, factors, begins[row], sums[row])
+        begins[row + 1], shifts[row] = begins[row], 0
+        if rows.indptr[row] < rows.indptr[row + 1]:
+            begins[row + 1], shifts[row] = _add_lists(chunk, rows, row, positions, factors, begins[row], sums[row])
     peaks = np.empty((n_rows, n_tiles), np.float32)
     for tile in range(n_tiles):
         begin, end = TILE * tile, TILE * (tile + 1)
-        weights, bias = chunk.dense[tile], chunk.bias[begin:end]
+        weights = chunk.lines[tile]
         if begins[n_rows] <= _FEW_ENTRIES and tile + 1 < n_tiles:
-            _prefetch_lines(chunk.dense[tile + 1], positions, begins[n_rows])
+            _prefetch_lines(chunk.lines[tile + 1], positions, begins[n_rows])
         for row in range(n_rows):
             scale = np.float32(chunk.scale[tile] * rows.unit[row])
             line, target = sums[row, begin:end], scores[row, begin:end]
+            if rows.indptr[row] == rows.indptr[row + 1]:
+                line = no_sums
+            offset = offsets[min(row, offsets.shape[0] - 1), begin:end]
             peaks[row, tile] = score_int8(
-                positions, factors, begins[row], begins[row + 1], weights, line, shifts[row], scale, bias, target
+                positions, factors, begins[row], begins[row + 1], weights, line, shifts[row], scale, offset, target
             )
     errors, largest_lower_bounds = np.empty(n_tiles, np.float32), np.empty(candidates.lower_bounds.shape[1], np.float32)
     for row in range(n_rows):
@@ -173,8 +193,12 @@ def _set_errors(chunk, rows, row, errors):
     """Set a bound per tile on the difference between scan scores and exact scores."""
     n = np.float64(rows.indptr[row + 1] - rows.indptr[row])
     root, unit, l1_norm, row_norm = np.sqrt(n), rows.unit[row], rows.l1_norm[row], rows.norm[row]
+    n_roundings = n + rows.dense.shape[1] + 8.0
+    rounding = n_roundings * _EPSILON / (1.0 - n_roundings * _EPSILON)
     for tile in range(errors.shape[0]):
         scale, norm = chunk.scale[tile], chunk.norm[tile]
-        quantization_error = 0.5 * root * norm * unit + 0.5 * l1_norm * scale + 0.25 * n * scale * unit
-        size = chunk.max_bias[tile] + norm * row_norm + quantization_error
-        errors[tile] = 1.001 * (quantization_error + (n + 8.0) * (_EPSILON * size + _UNDERFLOW))
+        of_weights = min(0.5 * l1_norm * scale, row_norm * chunk.error_norm[tile])
+        quantization_error = 0.5 * root * norm * unit + of_weights + 0.25 * n * scale * unit
+        size = chunk.max_bias[tile] + norm * row_norm + chunk.dense_norm[tile] * rows.dense_norm[row]
+        error = 1.001 * (quantization_error + rounding * (size + quantization_error) + n_roundings * _UNDERFLOW)
+        errors[tile] = error if size <= _NO_OVERFLOW else np.inf  # the sum of two infinities is no number
