@@ -2,13 +2,16 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unmissed.cli import show
 from unmissed.cli.options import Policy, ReadingOptions, list_metrics, with_groups
 from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.data.readers.reader import ReadOptions
 
 
 class VariantName(StrEnum):
@@ -147,7 +150,7 @@ def evaluate(
             measuring,
             against=against,
             progress=progress,
-            **reading.words(),
+            **reading.words(_known_reading(train)),
         )
     if figure is not None:
         if result["probabilities"] is None:
@@ -162,6 +165,15 @@ def evaluate(
         show.print_table(*table)
     for line in notes(result):
         show.say(line)
+
+
+def _known_reading(train: str | None) -> "ReadOptions | None":
+    """Return the columns that a run was trained on; None if the labels' counts do not come from a run."""
+    from unmissed.runs import open_run
+    from unmissed.runs.run import is_run
+    from unmissed.runs.training_sources import reading_of
+
+    return reading_of(open_run(train)) if train is not None and is_run(train) else None
 
 
 def _cut_offs(words: str) -> tuple[int, ...]:
