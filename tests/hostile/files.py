@@ -274,7 +274,9 @@ def prepare_annif(workdir: Path) -> dict[str, Any]:
     document = {"document_id": "1", "text": "one", "metadata": {"title": "two"}, "subjects": [{"uri": "<a>"}]}
     return {
         "tsv": "".join(f"{text}\t{listed}\n" for text, listed in pairs).encode(),
-        "csv": ("document_id,text,subject_uris\n" + "".join(f"1,{text[:5]},{listed}\n" for text, listed in pairs)).encode(),
+        "csv": (
+            "document_id,text,subject_uris\n" + "".join(f"1,{text[:5]},{listed}\n" for text, listed in pairs)
+        ).encode(),
         "json": document,
     }
 
@@ -286,7 +288,9 @@ def spoil_annif(rng: Rng, seeds: Any, folder: Path) -> Path:
     if form == "folder":
         path.mkdir()
         for number, name in enumerate(("1.txt", "1.tsv", "2.txt", "2.key", "3.json")):
-            raw = (b"one two", b"<http://a.org/1>\tone\n", b"three", b"four\n", json.dumps(seeds["json"]).encode())[number]
+            raw = (b"one two", b"<http://a.org/1>\tone\n", b"three", b"four\n", json.dumps(seeds["json"]).encode())[
+                number
+            ]
             (path / name).write_bytes(spoil_bytes(rng, raw) if rng.random() < 0.4 else raw)
     elif form == "jsonl":
         lines = [json.dumps(seeds["json"]), json.dumps(spoil_json(rng, seeds["json"]))]

@@ -1,5 +1,6 @@
 """`unmissed evaluate`: ranking metrics with confidence intervals."""
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,8 @@ from unmissed.cli.options import Policy, ReadingOptions, list_metrics, with_grou
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from unmissed.data.readers.reader import ReadOptions
 
 
@@ -22,6 +25,15 @@ class VariantName(StrEnum):
     ROW_RATIOS = "row-ratios"
     FASTXML = "fastxml"
     RAW = "raw"
+
+
+class Preset(StrEnum):
+    """Conventions of a program, by name."""
+
+    PYXCLIB = "pyxclib"
+    AUTHORS = "authors"
+    DISMECPP = "dismecpp"
+    ANNIF = "annif"
 
 
 class Filtered(StrEnum):
@@ -58,6 +70,7 @@ def evaluate(
     ],
     truth: Annotated[str, typer.Option(metavar="DATA", help="The data set with the true labels of the ranked rows.")],
     reading: ReadingOptions,
+    ctx: typer.Context,
     train: Annotated[
         str | None,
         typer.Option(
@@ -70,6 +83,21 @@ def evaluate(
         str, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
     ] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
+    convention: Annotated[
+        Preset,
+        typer.Option(
+            help="Conventions of a program; other options replace single ones. annif: the figures of `annif eval` by "
+            "its names, at 1, 3, 5 and 10."
+        ),
+    ] = Preset.PYXCLIB,
+    n_subjects: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of subjects of the vocabulary, over which Annif averages; for --convention annif. Default: "
+            "the labels of the training set and of the truth.",
+            min=1,
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -127,8 +155,11 @@ def evaluate(
     Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt --figure reliability.svg
 
     Example: unmissed evaluate new.npz --truth test.jsonl --train train.jsonl --against old.npz --json
+
+    Example: unmissed evaluate best.npz --truth test.tsv --train run --convention annif
     """
-    from unmissed.metrics import Conventions
+    from unmissed.metrics import ANNIF, ANNIF_CUT_OFFS, ANNIF_METRICS
+    from unmissed.metrics.conventions import PRESETS
     from unmissed.propensity import parse
     from unmissed.runs.measurement import Measuring, evaluate_ranking
 
@@ -138,10 +169,20 @@ def evaluate(
         from unmissed.reports.reliability_figures import check_figure_name, write_reliability
 
         check_figure_name(figure)
-    conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
+    single = {"variant": variant.value, "rerank": rerank, "empty_rows": empty_rows.value, "macro": macro.value}
+    single |= {"unseen_labels": unseen_labels.value, "filtered": filtered.value}
+    conventions = replace(PRESETS[convention.value], **{name: single[name] for name in _given(ctx, single)})
+    cuts, names = _cut_offs(k), None if metrics is None else [name.strip() for name in metrics.split(",")]
+    if convention is Preset.ANNIF:
+        if names is not None or conventions != ANNIF:
+            raise InputError("--convention annif chooses metrics and conventions; leave out the options for them")
+        names, cuts = list(ANNIF_METRICS), cuts if _given(ctx, ["k"]) else ANNIF_CUT_OFFS
+    elif n_subjects is not None:
+        raise InputError("--n-subjects needs --convention annif")
     model = parse(propensity)
-    names = None if metrics is None else [name.strip() for name in metrics.split(",")]
-    measuring = Measuring(_cut_offs(k), model, conventions, pairs, bootstrap, level, seed, missing_rows.value, names)
+    measuring = Measuring(
+        cuts, model, conventions, pairs, bootstrap, level, seed, missing_rows.value, names, n_subjects
+    )
     with show.progress_bar("evaluating") as progress:
         result = evaluate_ranking(
             ranking,
@@ -165,6 +206,12 @@ def evaluate(
         show.print_table(*table)
     for line in notes(result):
         show.say(line)
+
+
+def _given(ctx: typer.Context, names: "Iterable[str]") -> list[str]:
+    """Return the options that were set on the command line."""
+    sources = {name: ctx.get_parameter_source(name) for name in names}
+    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _known_reading(train: str | None) -> "ReadOptions | None":

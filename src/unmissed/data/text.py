@@ -295,9 +295,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         counter = CountVectorizer(
             analyzer=self.analyzer,
             ngram_range=tuple(self.ngrams),
-            preprocessor=partial(
-                preprocess, form=form, lowercase=self.lowercase, strip_accents=self.strip_accents
-            ),
+            preprocessor=partial(preprocess, form=form, lowercase=self.lowercase, strip_accents=self.strip_accents),
             **chosen,
         )
         stop_words: list[str] = []

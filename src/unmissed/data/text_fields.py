@@ -62,6 +62,4 @@ class WeightedFields:
             return self.analyze(text)
         if len(parts) != len(self.weights):
             raise InputError(f"a text of {len(parts)} fields; the text features were fitted on {len(self.weights)}")
-        return [
-            term for part, weight in zip(parts, self.weights, strict=True) for term in self.analyze(part) * weight
-        ]
+        return [term for part, weight in zip(parts, self.weights, strict=True) for term in self.analyze(part) * weight]
