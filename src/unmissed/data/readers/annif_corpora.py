@@ -67,7 +67,7 @@ class AnnifTsv(LineReader):
 
 
 class AnnifCsv(Delimited):
-    """Reads CSV with the columns `text` and `subject_uris`, whose URIs are separated by spaces; `document_id` is the id.
+    """Reads CSV with the columns `text`, `subject_uris` (separated by spaces) and, as the id, `document_id`.
 
     Other columns can be named as texts (`--text-column title:2,text`). A file with the column `labels` is a table.
     """
