@@ -3,7 +3,7 @@
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,8 @@ from unmissed.cli.options import Policy, ReadingOptions, list_metrics, with_grou
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from unmissed.data.readers.reader import ReadOptions
+    from unmissed.metrics import Conventions
 
 
 class VariantName(StrEnum):
@@ -159,7 +158,6 @@ def evaluate(
     Example: unmissed evaluate best.npz --truth test.tsv --train run --convention annif
     """
     from unmissed.metrics import ANNIF, ANNIF_CUT_OFFS, ANNIF_METRICS
-    from unmissed.metrics.conventions import PRESETS
     from unmissed.propensity import parse
     from unmissed.runs.measurement import Measuring, evaluate_ranking
 
@@ -169,14 +167,13 @@ def evaluate(
         from unmissed.reports.reliability_figures import check_figure_name, write_reliability
 
         check_figure_name(figure)
-    single = {"variant": variant.value, "rerank": rerank, "empty_rows": empty_rows.value, "macro": macro.value}
-    single |= {"unseen_labels": unseen_labels.value, "filtered": filtered.value}
-    conventions = replace(PRESETS[convention.value], **{name: single[name] for name in _given(ctx, single)})
+    choices = {"variant": variant, "rerank": rerank, "empty_rows": empty_rows, "unseen_labels": unseen_labels}
+    conventions = _conventions(ctx, convention, {**choices, "filtered": filtered, "macro": macro})
     cuts, names = _cut_offs(k), None if metrics is None else [name.strip() for name in metrics.split(",")]
     if convention is Preset.ANNIF:
         if names is not None or conventions != ANNIF:
             raise InputError("--convention annif chooses metrics and conventions; leave out the options for them")
-        names, cuts = list(ANNIF_METRICS), cuts if _given(ctx, ["k"]) else ANNIF_CUT_OFFS
+        names, cuts = list(ANNIF_METRICS), cuts if _was_given(ctx, "k") else ANNIF_CUT_OFFS
     elif n_subjects is not None:
         raise InputError("--n-subjects needs --convention annif")
     model = parse(propensity)
@@ -208,10 +205,18 @@ def evaluate(
         show.say(line)
 
 
-def _given(ctx: typer.Context, names: "Iterable[str]") -> list[str]:
-    """Return the options that were set on the command line."""
-    sources = {name: ctx.get_parameter_source(name) for name in names}
-    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
+def _was_given(ctx: typer.Context, name: str) -> bool:
+    """Return whether an option was set on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _conventions(ctx: typer.Context, preset: Preset, choices: dict[str, Any]) -> "Conventions":
+    """Return the conventions of a program, with the choices that were set on the command line."""
+    from unmissed.metrics.conventions import PRESETS
+
+    given = {name: getattr(one, "value", one) for name, one in choices.items() if _was_given(ctx, name)}
+    return replace(PRESETS[preset.value], **given)
 
 
 def _known_reading(train: str | None) -> "ReadOptions | None":

@@ -206,8 +206,8 @@ def _text_features(
     if hasattr(text, "terms_"):
         return text
     check_one_source(text, dense, name_of(path))
-    unfitted: TextFeatures = clone(text)
-    return unfitted.set_params(fields=columns.fields)
+    unfitted: TextFeatures = clone(text).set_params(fields=columns.fields)
+    return unfitted
 
 
 def _load_texts(

@@ -39,7 +39,8 @@ class SamplePrecision(RowMetric):
 
     def per_row(self, rows: EvaluatedRows) -> Values:
         """Return the precision of each row."""
-        return rows.hits.sum(axis=1) / np.maximum(_listed(rows), 1)
+        hits: Counts = rows.hits.sum(axis=1)
+        return hits / np.maximum(_listed(rows), 1)
 
 
 class SampleF1(RowMetric):
