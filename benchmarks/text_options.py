@@ -28,18 +28,17 @@ WORDS: dict[str, Any] = {"min_df": 2}
 CHARACTERS: dict[str, Any] = {"analyzer": "char_wb", "min_df": 2}
 SETTINGS: dict[str, dict[str, Any]] = {
     "words": WORDS,
-    "char_wb 4": {**CHARACTERS, "ngrams": (4, 4)},
-    "char_wb 3-5": {**CHARACTERS, "ngrams": (3, 5)},
     "words, German stems": {**WORDS, "stemmer": "german"},
-    "char_wb 4, prune 0.03": {**CHARACTERS, "ngrams": (4, 4), "prune": 0.03},
     "words, title 3": {**WORDS, "fields": "title:3,text:1"},
+    "char_wb 4, prune 0.03": {**CHARACTERS, "ngrams": (4, 4), "prune": 0.03},
     "words, German and English stop words": {**WORDS, "stop_words": "german,english"},
     "char_wb 5, min_df 5": {**CHARACTERS, "ngrams": (5, 5), "min_df": 5},
+    "words, prune 0.03": {**WORDS, "prune": 0.03},
+    "char_wb 4": {**CHARACTERS, "ngrams": (4, 4)},
     "words, without accents": {**WORDS, "strip_accents": "unicode"},
     "char_wb 4, 15,000 terms": {**CHARACTERS, "ngrams": (4, 4), "max_features": 15_000},
     "words, all terms": {"min_df": 1},
-    "words, prune 0.03": {**WORDS, "prune": 0.03},
-    "words, 1 to 2": {**WORDS, "ngrams": (1, 2)},
+    "char_wb 3-5": {**CHARACTERS, "ngrams": (3, 5)},
 }
 
 

@@ -99,8 +99,8 @@ def test_a_file_of_one_document_is_one_text(run, tmp_path, capsys, monkeypatch):
     (tmp_path / "report.txt").write_text("\n\n".join(paragraphs))
     shown = said(capsys, "predict", run, tmp_path / "report.txt", "--one-document", "--top", 1)
     assert [line.split("\t")[:3] for line in shown.splitlines()[1:]] == [["report", "1", "arch"]]
-    whole = said(capsys, "predict", run, "--text", "\n".join(paragraphs), "--top", 1)
-    assert shown.splitlines()[1].split("\t")[1:] == whole.splitlines()[1].split("\t")[1:]
+    expected = said(capsys, "predict", run, "--text", "\n".join(paragraphs), "--top", 1)
+    assert shown.splitlines()[1].split("\t")[1:] == expected.splitlines()[1].split("\t")[1:]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(paragraphs).encode())))
     assert "arch" in said(capsys, "predict", run, "-", "--one-document", "--top", 1)
 

@@ -123,7 +123,7 @@ def test_other_files_of_a_folder_of_texts_stay_ignored(tmp_path):
     assert (dataset.n_samples, dataset.label_names) == (1, ["<b>"])  # brackets are removed in Annif's files only
 
 
-def test_a_folder_is_no_corpus_by_tables_beside_files_of_another_format(tmp_path):
+def test_a_folder_is_no_corpus_by_tables_next_to_files_of_another_format(tmp_path):
     (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
     (tmp_path / "train.tsv").write_text("text\tlabels\n")
     with pytest.raises(InputError, match=r"a folder, but not a store .* did you mean one of its files: train\.tsv"):

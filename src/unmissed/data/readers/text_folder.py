@@ -41,8 +41,8 @@ class TextFolder(DocumentReader):
         if {entry.suffix.lower() for entry in entries} & {*TAGS, *(() if labels else (TEXT,))}:
             return True
         names = {entry.name for entry in entries}
-        beside = (entry for entry in entries if entry.suffix == URIS and f"{entry.stem}{TEXT}" in names)
-        return any(first_bytes(entry, 1) == b"<" for entry in beside) or bool(_find_json(Path(source), names))
+        label_files = (entry for entry in entries if entry.suffix == URIS and f"{entry.stem}{TEXT}" in names)
+        return any(first_bytes(entry, 1) == b"<" for entry in label_files) or bool(_find_json(Path(source), names))
 
     def documents(
         self, source: Source, options: ReadOptions, needed: Collection[str], progress: Progress = silent
