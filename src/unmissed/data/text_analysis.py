@@ -21,7 +21,7 @@ _MOST_STEMS = 1 << 20  # stems held in memory
 
 
 def preprocess(text: str, form: str, lowercase: bool, strip_accents: str | None = None) -> str:
-    """Return a text in a Unicode normal form, in lower case if `lowercase` is set, without accents if `strip_accents` is set."""
+    """Return a text in a Unicode normal form, in lower case and without accents if these options are set."""
     text = normalize(text, form)
     text = text.lower() if lowercase else text
     return text if strip_accents is None else str(ACCENTS[strip_accents](text))
