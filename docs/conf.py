@@ -29,6 +29,7 @@ HUBS = {
         "walk_sklearn",
         "walk_scores",
         "data",
+        "text_options",
         "encoders",
         "propensity",
         "missing",

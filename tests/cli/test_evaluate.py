@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from unmissed.cli.app import run
 from unmissed.cli.evaluate import VariantName
 from unmissed.data import Dataset, write_xmc
-from unmissed.metrics import AUTHORS, PYXCLIB, Conventions, evaluate
+from unmissed.metrics import AUTHORS, DISMECPP, PYXCLIB, Conventions, evaluate
 from unmissed.metrics.conventions import Variant as LibraryVariant
 from unmissed.propensity import Constant, Jain
 from unmissed.ranking import Ranking
@@ -99,6 +99,9 @@ def test_metrics_are_chosen_by_name(case, capsys):
         ),
         (["--variant", "fastxml", "--macro", "all"], replace(PYXCLIB, variant="fastxml", macro="all")),
         (["--variant", "raw"], replace(PYXCLIB, variant="raw")),
+        (["--convention", "dismecpp"], DISMECPP),
+        (["--convention", "dismecpp", "--macro", "true"], replace(DISMECPP, macro="true")),
+        (["--convention", "authors", "--empty-rows", "drop"], replace(AUTHORS, empty_rows="drop")),
     ],
 )
 def test_options_choose_conventions_and_the_result_names_them(case, capsys, words, convention):

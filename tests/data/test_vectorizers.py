@@ -80,8 +80,8 @@ def test_a_vectorizer_that_cannot_be_described_is_refused_with_the_reason(vector
     [
         ({"analyzer": "sentence"}, "analyzer is 'sentence'; expected word, char, char_wb"),
         ({"analyzer": "char", "stop_words": "english"}, "stop words require analyzer='word'"),
-        ({"stop_words": "german"}, "'english' or a list of words"),
-        ({"stop_words": [3]}, "'english' or a list of words"),
+        ({"stop_words": "klingon"}, "no stop words for 'klingon'"),
+        ({"stop_words": [3]}, "a language or a list of words"),
         ({"analyzer": "char", "ngrams": (1, 33)}, "at most 32 characters"),
     ],
 )

@@ -267,7 +267,44 @@ def spoil_fasttext(rng: Rng, seeds: bytes, folder: Path) -> Path:
     return path
 
 
+def prepare_annif(workdir: Path) -> dict[str, Any]:
+    rows = [f"one two {word}" for word in ("three", "four", '"five', "äöü")]
+    uris = ["<http://a.org/1> <http://a.org/2>", "<urn:x>", "", "http://a.org/1"]
+    pairs = list(zip(rows, uris, strict=True))
+    document = {"document_id": "1", "text": "one", "metadata": {"title": "two"}, "subjects": [{"uri": "<a>"}]}
+    return {
+        "tsv": "".join(f"{text}\t{listed}\n" for text, listed in pairs).encode(),
+        "csv": (
+            "document_id,text,subject_uris\n" + "".join(f"1,{text[:5]},{listed}\n" for text, listed in pairs)
+        ).encode(),
+        "json": document,
+    }
+
+
+def spoil_annif(rng: Rng, seeds: Any, folder: Path) -> Path:
+    """Spoil one of Annif's corpora: a file, or a file of a folder of full texts."""
+    form = pick(rng, ("tsv", "csv", "jsonl", "folder"))
+    path = folder / f"a.{form}"
+    if form == "folder":
+        path.mkdir()
+        for number, name in enumerate(("1.txt", "1.tsv", "2.txt", "2.key", "3.json")):
+            raw = (b"one two", b"<http://a.org/1>\tone\n", b"three", b"four\n", json.dumps(seeds["json"]).encode())[
+                number
+            ]
+            (path / name).write_bytes(spoil_bytes(rng, raw) if rng.random() < 0.4 else raw)
+    elif form == "jsonl":
+        lines = [json.dumps(seeds["json"]), json.dumps(spoil_json(rng, seeds["json"]))]
+        path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    else:
+        path.write_bytes(spoil_bytes(rng, seeds[form]))
+        if rng.random() < 0.3:
+            path.with_name(f"a.{form}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            return path.with_name(f"a.{form}.gz")
+    return path
+
+
 FORMATS = (
+    Format("annif", prepare_annif, spoil_annif, use_lines),
     Format("fasttext", prepare_fasttext, spoil_fasttext, use_lines),
     Format("tables", prepare_tables, spoil_tables, use_lines),
     Format("npz", prepare_npz, spoil_pair, use_pair),

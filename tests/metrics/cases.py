@@ -17,6 +17,7 @@ conventions = st.builds(
     unseen_labels=st.sampled_from(["keep", "drop"]),
     filtered=st.sampled_from(["ranking", "both"]),
     macro=st.sampled_from(["true", "all"]),
+    empty_ndcg=st.sampled_from(["zero", "one"]),
 )
 
 

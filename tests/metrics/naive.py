@@ -31,12 +31,13 @@ def f1(hits, listed, true):
     return 2 / (listed / hits + true / hits) if hits else 0.0
 
 
-def row_metrics(labels, true, k):
+def row_metrics(labels, true, k, empty_ndcg="zero"):
     hits = [1 if label in true else 0 for label in labels[:k]]
     ideal = dcg([1] * min(k, len(true)))
     return {
         "P": sum(hits) / k,
-        "nDCG": dcg(hits) / ideal if true else 0.0,
+        "nDCG": dcg(hits) / ideal if true else float(empty_ndcg == "one"),
+        "sample precision": sum(hits) / n_listed(labels, k) if n_listed(labels, k) else 0.0,
         "recall": sum(hits) / len(true) if true else 0.0,
         "sample F1": f1(sum(hits), n_listed(labels, k), len(true)),
         "MRR": max((hit / rank for rank, hit in enumerate(hits, start=1)), default=0.0),
@@ -110,12 +111,14 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
             rows.append(([label for label, _ in kept], [value for _, value in kept], left, own))
     figures = {}
     for k in ks:
-        plain = [row_metrics(labels, true, k) for labels, _, true, _ in rows]
-        for name in ("P", "nDCG", "recall", "sample F1", "MRR"):
+        plain = [row_metrics(labels, true, k, conventions.empty_ndcg) for labels, _, true, _ in rows]
+        for name in ("P", "nDCG", "recall", "sample precision", "sample F1", "MRR"):
             figures[f"{name}@{k}"] = ratio(sum(row[name] for row in plain), len(rows))
         hits = sum(label in true for labels, _, true, _ in rows for label in labels[:k])
         n_pairs = sum(n_listed(labels, k) + len(true) for labels, _, true, _ in rows)
         figures[f"micro F1@{k}"] = ratio(2 * hits, n_pairs)
+        figures[f"micro precision@{k}"] = ratio(hits, sum(n_listed(labels, k) for labels, *_ in rows))
+        figures[f"micro recall@{k}"] = ratio(hits, sum(len(true) for _, _, true, _ in rows))
         if inverse is not None:
             lists = [rerank(one, two, inverse) if conventions.rerank else one for one, two, _, _ in rows]
             terms = [scored_terms(one, row[2], row[3], k) for one, row in zip(lists, rows, strict=True)]
@@ -125,4 +128,9 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
         values = macro([row[0] for row in rows], [row[2] for row in rows], k, chosen)
         for name, value in zip(("macro precision", "macro recall", "macro F1", "coverage"), values, strict=True):
             figures[f"{name}@{k}"] = value
+        each = {label: macro([row[0] for row in rows], [row[2] for row in rows], k, [label]) for label in occurring}
+        weights = {label: sum(label in true for *_, true in rows) for label in occurring}
+        for at, name in enumerate(("weighted precision", "weighted recall", "weighted F1")):
+            weighted = sum(weights[label] * each[label][at] for label in occurring)
+            figures[f"{name}@{k}"] = ratio(weighted, sum(weights.values()))
     return figures

@@ -19,6 +19,7 @@ from unmissed.audit.sampling import AuditPopulation, AuditSample, Band, Stratum
 from unmissed.audit.training_documents import training_documents
 from unmissed.calibration import CANDIDATES
 from unmissed.data.documents import Documents
+from unmissed.data.text_fields import plain
 from unmissed.errors import InputError
 from unmissed.files import read_json, reading
 from unmissed.progress import Progress, silent
@@ -156,7 +157,7 @@ def _read_rows(
     if documents is None:
         return None, {}
     texts, ids = documents.texts_and_ids(progress)
-    kept = {number: text for number, text in enumerate(texts) if number in wanted}
+    kept = {number: plain(text) for number, text in enumerate(texts) if number in wanted}
     return ids if ids and len(set(ids)) == len(ids) else None, kept
 
 

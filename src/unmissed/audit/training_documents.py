@@ -18,6 +18,7 @@ from unmissed.data.documents import Documents, binarize
 from unmissed.data.formats import files_of, find_reader
 from unmissed.data.readers.reader import DocumentReader
 from unmissed.data.sources import origin_options
+from unmissed.data.text_fields import plain
 from unmissed.errors import InputError
 from unmissed.features import Features
 from unmissed.progress import Progress, silent
@@ -94,7 +95,7 @@ def read_training_rows(
         chosen = _texts_of(documents, rows, progress) if features or texts else iter(())
         kept = list(chosen) if texts else None
         X = _text_features(run, chosen if kept is None else iter(kept)) if features and len(rows) else None
-        return TrainingRows(rows, X, ids, kept)
+        return TrainingRows(rows, X, ids, None if kept is None else [plain(text) for text in kept])
     sources = sources_of(run)
     is_known = bool(sources) and all(source.path is not None for source in sources)
     if not features or not (is_known or old_rows):

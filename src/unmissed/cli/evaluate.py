@@ -1,14 +1,19 @@
 """`unmissed evaluate`: ranking metrics with confidence intervals."""
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unmissed.cli import show
 from unmissed.cli.options import Policy, ReadingOptions, list_metrics, with_groups
 from unmissed.errors import InputError
+
+if TYPE_CHECKING:
+    from unmissed.data.readers.reader import ReadOptions
+    from unmissed.metrics import Conventions
 
 
 class VariantName(StrEnum):
@@ -19,6 +24,15 @@ class VariantName(StrEnum):
     ROW_RATIOS = "row-ratios"
     FASTXML = "fastxml"
     RAW = "raw"
+
+
+class Preset(StrEnum):
+    """Conventions of a program, by name."""
+
+    PYXCLIB = "pyxclib"
+    AUTHORS = "authors"
+    DISMECPP = "dismecpp"
+    ANNIF = "annif"
 
 
 class Filtered(StrEnum):
@@ -55,6 +69,7 @@ def evaluate(
     ],
     truth: Annotated[str, typer.Option(metavar="DATA", help="The data set with the true labels of the ranked rows.")],
     reading: ReadingOptions,
+    ctx: typer.Context,
     train: Annotated[
         str | None,
         typer.Option(
@@ -67,6 +82,21 @@ def evaluate(
         str, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
     ] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
+    convention: Annotated[
+        Preset,
+        typer.Option(
+            help="Conventions of a program; other options replace single ones. annif: the figures of `annif eval` by "
+            "its names, at 1, 3, 5 and 10."
+        ),
+    ] = Preset.PYXCLIB,
+    n_subjects: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of subjects of the vocabulary, over which Annif averages; for --convention annif. Default: "
+            "the labels of the training set and of the truth.",
+            min=1,
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -124,8 +154,10 @@ def evaluate(
     Example: unmissed evaluate ranking.npz --truth test.txt --train train.txt --figure reliability.svg
 
     Example: unmissed evaluate new.npz --truth test.jsonl --train train.jsonl --against old.npz --json
+
+    Example: unmissed evaluate best.npz --truth test.tsv --train run --convention annif
     """
-    from unmissed.metrics import Conventions
+    from unmissed.metrics import ANNIF, ANNIF_CUT_OFFS, ANNIF_METRICS
     from unmissed.propensity import parse
     from unmissed.runs.measurement import Measuring, evaluate_ranking
 
@@ -135,10 +167,19 @@ def evaluate(
         from unmissed.reports.reliability_figures import check_figure_name, write_reliability
 
         check_figure_name(figure)
-    conventions = Conventions(variant.value, rerank, empty_rows.value, unseen_labels.value, filtered.value, macro.value)
+    choices = {"variant": variant, "rerank": rerank, "empty_rows": empty_rows, "unseen_labels": unseen_labels}
+    conventions = _conventions(ctx, convention, {**choices, "filtered": filtered, "macro": macro})
+    cuts, names = _cut_offs(k), None if metrics is None else [name.strip() for name in metrics.split(",")]
+    if convention is Preset.ANNIF:
+        if names is not None or conventions != ANNIF:
+            raise InputError("--convention annif chooses metrics and conventions; leave out the options for them")
+        names, cuts = list(ANNIF_METRICS), cuts if _was_given(ctx, "k") else ANNIF_CUT_OFFS
+    elif n_subjects is not None:
+        raise InputError("--n-subjects needs --convention annif")
     model = parse(propensity)
-    names = None if metrics is None else [name.strip() for name in metrics.split(",")]
-    measuring = Measuring(_cut_offs(k), model, conventions, pairs, bootstrap, level, seed, missing_rows.value, names)
+    measuring = Measuring(
+        cuts, model, conventions, pairs, bootstrap, level, seed, missing_rows.value, names, n_subjects
+    )
     with show.progress_bar("evaluating") as progress:
         result = evaluate_ranking(
             ranking,
@@ -147,7 +188,7 @@ def evaluate(
             measuring,
             against=against,
             progress=progress,
-            **reading.words(),
+            **reading.words(_known_reading(train)),
         )
     if figure is not None:
         if result["probabilities"] is None:
@@ -162,6 +203,29 @@ def evaluate(
         show.print_table(*table)
     for line in notes(result):
         show.say(line)
+
+
+def _was_given(ctx: typer.Context, name: str) -> bool:
+    """Return whether an option was set on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _conventions(ctx: typer.Context, preset: Preset, choices: dict[str, Any]) -> "Conventions":
+    """Return the conventions of a program, with the choices that were set on the command line."""
+    from unmissed.metrics.conventions import PRESETS
+
+    given = {name: getattr(one, "value", one) for name, one in choices.items() if _was_given(ctx, name)}
+    return replace(PRESETS[preset.value], **given)
+
+
+def _known_reading(train: str | None) -> "ReadOptions | None":
+    """Return the columns that a run was trained on; None if the labels' counts do not come from a run."""
+    from unmissed.runs import open_run
+    from unmissed.runs.run import is_run
+    from unmissed.runs.training_sources import reading_of
+
+    return reading_of(open_run(train)) if train is not None and is_run(train) else None
 
 
 def _cut_offs(words: str) -> tuple[int, ...]:

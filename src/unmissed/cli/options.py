@@ -7,7 +7,7 @@ that parameter by the group's options.
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,10 +42,16 @@ class ReadingOptions:
     """Columns and encoding of tables and JSON lines, and the variant of XMC text."""
 
     text_column: Annotated[
-        str | None, typer.Option(help="The column with the text. Default: text.", rich_help_panel=READING)
+        str | None,
+        typer.Option(
+            help="The column with the text, or several with weights, such as title:3,abstract:1. Default: text, or "
+            "that of the run.",
+            rich_help_panel=READING,
+        ),
     ] = None
     labels_column: Annotated[
-        str | None, typer.Option(help="The column with the labels. Default: labels.", rich_help_panel=READING)
+        str | None,
+        typer.Option(help="The column with the labels. Default: labels, or that of the run.", rich_help_panel=READING),
     ] = None
     separator: Annotated[
         str | None,
@@ -86,25 +92,34 @@ class ReadingOptions:
     @property
     def columns(self) -> "Columns":
         """The columns of a table: the given names, defaults for the others."""
-        from unmissed.data import Columns
-
-        separator = self.separator
-        if separator is not None:
-            separator = separator.replace("\\t", "\t").replace("\\n", "\n")
-        given = {"text": self.text_column, "labels": self.labels_column, "separator": separator, "id": self.id_column}
-        given |= {"encoding": self.encoding, "unicode_normalization": self.unicode_normalization}
-        return Columns(**{name: value for name, value in given.items() if value is not None})
+        return self.options.columns
 
     @property
     def options(self) -> "ReadOptions":
         """The options of readers."""
         from unmissed.data.readers.reader import ReadOptions
 
-        return ReadOptions(not self.no_header, self.one_based, self.columns)
+        return self.options_after(ReadOptions())
 
-    def words(self) -> dict[str, Any]:
+    def options_after(self, known: "ReadOptions") -> "ReadOptions":
+        """Return the options of readers: those that were given, and of the others the known ones, as of a run."""
+        separator = self.separator
+        if separator is not None:
+            separator = separator.replace("\\t", "\t").replace("\\n", "\n")
+        given = {"text": self.text_column, "labels": self.labels_column, "separator": separator, "id": self.id_column}
+        given |= {"encoding": self.encoding, "unicode_normalization": self.unicode_normalization}
+        columns = replace(known.columns, **{name: value for name, value in given.items() if value is not None})
+        return replace(
+            known,
+            header=known.header and not self.no_header,
+            one_based=known.one_based or self.one_based,
+            columns=columns,
+        )
+
+    def words(self, known: "ReadOptions | None" = None) -> dict[str, Any]:
         """Return the keyword arguments of `load`: columns, header and one_based."""
-        return {"columns": self.columns, "header": not self.no_header, "one_based": self.one_based}
+        options = self.options if known is None else self.options_after(known)
+        return {"columns": options.columns, "header": options.header, "one_based": options.one_based}
 
 
 @dataclass(frozen=True)
@@ -121,9 +136,9 @@ class RowOptions(ReadingOptions):
         ),
     ] = None
 
-    def words(self) -> dict[str, Any]:
+    def words(self, known: "ReadOptions | None" = None) -> dict[str, Any]:
         """Return the keyword arguments of `load`: dense, columns, header and one_based."""
-        return {**super().words(), "dense": self.dense}
+        return {**super().words(known), "dense": self.dense}
 
 
 def _flag(help_text: str, **words: Any) -> Any:
@@ -163,7 +178,11 @@ class TextOptions:
     ngrams: Annotated[
         str | None,
         typer.Option(
-            metavar="N|M-N", help="Use n-grams of 1 to N, or of M to N, words. Default: 1.", rich_help_panel=TERMS
+            "--ngrams",
+            "--ngram-range",
+            metavar="N|M-N",
+            help="Use n-grams of 1 to N, or of M to N, words. Default: 1.",
+            rich_help_panel=TERMS,
         ),
     ] = None
     min_df: Annotated[
@@ -185,8 +204,25 @@ class TextOptions:
     stop_words: Annotated[
         str | None,
         typer.Option(
-            metavar="english|FILE",
-            help="Stop words: scikit-learn's English list, or a file with one word per line.",
+            metavar="LANGUAGE|FILE",
+            help="Stop words of languages, such as german or german,english, or a file with one word per line.",
+            rich_help_panel=TERMS,
+        ),
+    ] = None
+    strip_accents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="unicode|ascii",
+            help="Strip accents: u for ü, e for é. ascii also drops letters of other scripts.",
+            autocompletion=lambda: ["unicode", "ascii"],
+            rich_help_panel=TERMS,
+        ),
+    ] = None
+    stemmer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="Replace words by their stems, with the Snowball stemmer of a language, such as german.",
             rich_help_panel=TERMS,
         ),
     ] = None
@@ -222,6 +258,8 @@ class TextOptions:
             "max_features": self.max_features,
             "analyzer": self.analyzer,
             "stop_words": None if self.stop_words is None else _read_stop_words(self.stop_words),
+            "strip_accents": self.strip_accents,
+            "stemmer": self.stemmer,
             "smooth": self.smooth_idf or None,
             "encoder": self._make_encoder(),
         }
@@ -307,6 +345,14 @@ def _read_ngrams(word: str) -> tuple[int, int]:
 
 
 def _read_stop_words(word: str) -> str | list[str]:
+    """Return the names of languages as they are, and the words of a file as a list."""
+    from unmissed.data.text_analysis import stop_word_languages
     from unmissed.files import read_text
 
-    return word if word == "english" else read_text(word).split()
+    known = stop_word_languages()
+    if all(language.strip().lower() in known for language in word.split(",")):
+        return word
+    try:
+        return read_text(word).split()
+    except InputError as error:
+        raise InputError(f"--stop-words {word}: not a language ({', '.join(known)}), and as a file: {error}") from None

@@ -40,6 +40,12 @@ def predict(
         ),
     ] = None,
     text: Annotated[str | None, typer.Option("--text", help="Predict the labels of this text.")] = None,
+    one_document: Annotated[
+        bool,
+        typer.Option(
+            "--one-document", help="DATA is a file of plain text (or -) with one document, not one text per line."
+        ),
+    ] = False,
     top: Annotated[
         int | None, typer.Option("--top", "-k", help="Number of labels per row. Default: 5.", min=1, show_default=False)
     ] = None,
@@ -134,16 +140,28 @@ def predict(
     Example: unmissed predict laws test.jsonl.xz --decide "precision>=0.8" --out sure.csv
 
     Example: cat titles.txt | unmissed predict laws - --out best.csv
+
+    Example: unmissed predict laws report.txt --one-document
     """
     from unmissed.runs import open_run
     from unmissed.runs.lines import TextLines
     from unmissed.runs.parts import predict_parts
     from unmissed.runs.prediction import predict as predict_rows
-    from unmissed.runs.prediction import predict_lines, ranking_files, read_params, read_rows, write_ranking
+    from unmissed.runs.prediction import (
+        predict_lines,
+        ranking_files,
+        read_document,
+        read_params,
+        read_rows,
+        write_ranking,
+    )
     from unmissed.runs.ranking_writers import WRITERS
+    from unmissed.runs.training_sources import reading_of
 
     if (data is None) == (text is None):
         raise InputError("predict needs either DATA or --text")
+    if one_document and (data is None or cluster.cluster is not None):
+        raise InputError("--one-document needs a file of plain text as DATA, and no --cluster")
     if decide is not None and (top is not None or threshold is not None):
         raise InputError("--decide chooses the labels of each row; leave out --top and --threshold")
     files = [] if out is None else ranking_files(out)  # before the ranking, which may take long
@@ -159,10 +177,15 @@ def predict(
     kept = show.stoppable(lambda: _kept(files, cluster.cluster is not None))
     with kept, show.progress_bar("ranking") as progress, cluster.executor() as executor:
         if executor is None:
-            if data is None:
+            if one_document and data is not None:
+                text, ids = read_document(opened, data, reading.columns.encoding), [Path(data).stem]
+            if text is not None:
                 rows = _one_text(text, reading.dense)
-            else:
-                rows, ids = read_rows(opened, data, progress=progress, **reading.words())
+            elif data is not None:
+                rows, ids = read_rows(opened, data, progress=progress, **reading.words(reading_of(opened)))
+                note = rows.advice() if isinstance(rows, TextLines) else None
+                if note is not None:
+                    show.say(note, err=True)
             in_parts = shown.by_row and not json and all(WRITERS.find(one.suffix).in_parts for one in files)
             if isinstance(rows, TextLines) and in_parts:
                 _answer_lines(opened, predict_lines(opened, rows, top, shown, chosen), out, raw)

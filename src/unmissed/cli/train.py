@@ -248,9 +248,10 @@ def kept_of(run: Path) -> str:
 def load_rows(run: "Run", data: str, reading: RowOptions) -> "Dataset":
     """Read a data set; texts are converted with the features of a run."""
     from unmissed.data import load
+    from unmissed.runs.training_sources import reading_of
 
     with show.progress_bar("reading") as progress, show.keeping_embeddings(run.text):
-        return load(data, text=run.text, progress=progress, **reading.words())
+        return load(data, text=run.text, progress=progress, **reading.words(reading_of(run)))
 
 
 def _read_partition(partition: str | None, time: str | None, finish: bool) -> "Partition":

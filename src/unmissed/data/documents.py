@@ -12,6 +12,7 @@ from scipy import sparse
 from unmissed.data.checks import DocumentCounts
 from unmissed.data.formats import find_reader
 from unmissed.data.readers.reader import Document, DocumentReader, DocumentWriter, PathLike, ReadOptions, Source
+from unmissed.data.text_fields import plain
 from unmissed.data.unicode import index_names
 from unmissed.errors import InputError
 from unmissed.matrices import assemble
@@ -29,7 +30,7 @@ class Documents(NamedTuple):
         reader = find_reader(self.source, labels=self.options.columns.labels in needed)
         if not isinstance(reader, DocumentReader):
             raise InputError(f"{name_of(self.source)}: holds no texts; {reader.name} has features")
-        return reader.documents(self.source, self.options, needed, progress)
+        return reader.documents(self.source, self.options, self.options.columns.needed_names(needed), progress)
 
     def texts_and_ids(self, progress: Progress = silent) -> tuple[Iterator[str], list[str]]:
         """Return an iterator over texts, and a list that it fills with row ids; labels are not required.
@@ -92,7 +93,7 @@ class Documents(NamedTuple):
         def objects() -> Iterator[dict[str, Any]]:
             nonlocal n_documents
             for where, document in self.read([columns.text, columns.labels], progress):
-                text, labels = columns.text_of(where, document), columns.labels_of(where, document)
+                text, labels = plain(columns.text_of(where, document)), columns.labels_of(where, document)
                 name = columns.id_of(where, document)
                 n_documents += 1
                 names.update(labels)

@@ -180,6 +180,7 @@ def convert_text(
     else:
         form = blocks.options.columns.unicode_normalization
         features = TextFeatures(unicode_normalization=form) if text is None else clone(text)
+        features.set_params(fields=blocks.options.columns.fields)
         check_one_source(features, dense, str(source))
         _ = features.identity  # loads the model: its errors come before those of texts
         text, names = _learn(blocks, features, n_jobs)

@@ -200,12 +200,13 @@ def _text_features(
         if like.text is None or like.label_names is None:
             raise InputError(f"{name_of(path)}: holds texts, but the training set's features were not made from text")
         return like.text
+    columns = options.columns
     if text is None:
-        return TextFeatures(unicode_normalization=options.columns.unicode_normalization)
+        return TextFeatures(unicode_normalization=columns.unicode_normalization, fields=columns.fields)
     if hasattr(text, "terms_"):
         return text
     check_one_source(text, dense, name_of(path))
-    unfitted: TextFeatures = clone(text)
+    unfitted: TextFeatures = clone(text).set_params(fields=columns.fields)
     return unfitted
 
 

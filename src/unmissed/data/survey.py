@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn.base import clone
 
 from unmissed.data.checks import check_labels
 from unmissed.data.dense_part import Dense, check_number_of_rows, check_one_source, read_dense
@@ -108,6 +109,7 @@ def _read_train(
     n_features = None
     if count_features:
         features = text or TextFeatures(unicode_normalization=columns.unicode_normalization)
+        features = clone(features).set_params(fields=columns.fields)
         n_features = features.count_terms(texts)
     else:
         deque(texts, maxlen=0)  # exhausts the iterator, which fills label_lists

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unmissed.data.encodings import UTF8, check_encoding
+from unmissed.data.text_fields import join_fields, parse_fields
 from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError, did_you_mean
 from unmissed.files import parse_json
@@ -28,7 +29,7 @@ class Columns:
 
     Parameters
     ----------
-    text : name of the text column
+    text : name of the text column, or names of several with weights, such as `title:3,abstract:1`
     labels : name of the label column
     separator : separator of labels within a cell; `;` by default, and a list in brackets is parsed as a list
     id : name of the column of row ids; a column other than the default is required to exist
@@ -49,17 +50,46 @@ class Columns:
                 raise InputError(f"the {name} column is given by its name; got {getattr(self, name)!r}")
         if self.separator is not None and not (isinstance(self.separator, str) and self.separator):
             raise InputError(f"the separator of labels must be a non-empty string such as ';'; got {self.separator!r}")
+        parse_fields(self.text)
         check_normalization(self.unicode_normalization)
         object.__setattr__(self, "encoding", check_encoding(self.encoding))
 
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """The names of the text columns."""
+        return tuple(name for name, _ in parse_fields(self.text))
+
+    @property
+    def fields(self) -> str | None:
+        """The names and weights of several text columns, as `TextFeatures` take them; None for one column."""
+        return self.text if len(self.text_names) > 1 else None
+
+    def needed_names(self, needed: Collection[str]) -> list[str]:
+        """Return the names of needed columns, where `text` may stand for several."""
+        return [name for one in needed for name in (self.text_names if one == self.text else (one,))]
+
     def text_of(self, where: str, document: Mapping[str, Any]) -> str:
-        """Return the text of a document; raise InputError if it is not a string."""
+        """Return the text of a document; raise InputError if it is not a string.
+
+        Of several text columns, some may be empty or missing.
+        """
+        if self.fields is not None:
+            return self._joined_text(where, document)
         text = document.get(self.text)
         if not isinstance(text, str):
             raise InputError(
                 f"{where}: expected {self.text!r} to be a string, found {_kind_of_cell(document, self.text)}"
             )
         return check_string(where, repr(self.text), text)
+
+    def _joined_text(self, where: str, document: Mapping[str, Any]) -> str:
+        parts = [document.get(name) for name in self.text_names]
+        for name, part in zip(self.text_names, parts, strict=True):
+            if not (part is None or isinstance(part, str) or part != part):  # NaN in data frames
+                raise InputError(f"{where}: expected {name!r} to be a string, found {kind_of(part)}")
+        if not any(isinstance(part, str) for part in parts):
+            raise InputError(f"{where}: has none of the text columns {', '.join(map(repr, self.text_names))}")
+        return check_string(where, "the text", join_fields([part if isinstance(part, str) else "" for part in parts]))
 
     def labels_of(self, where: str, document: Mapping[str, Any]) -> list[str]:
         """Return the labels of a document: a list, or a string that is split at `separator`."""
@@ -156,7 +186,8 @@ def find_columns(where: str, names: Sequence[str], columns: Columns, needed: Col
     wanted = list(needed)
     if columns.id in names or columns.id != Columns.id:
         wanted.append(columns.id)
-    options = {columns.text: "--text-column", columns.labels: "--labels-column", columns.id: "--id-column"}
+    options = dict.fromkeys(columns.text_names, "--text-column")
+    options |= {columns.labels: "--labels-column", columns.id: "--id-column"}
     for name in wanted:
         if names.count(name) != 1:
             held = ", ".join(repr(one[:40]) for one in names[:20])

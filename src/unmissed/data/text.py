@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from functools import partial
 from typing import Any, Self
 
@@ -13,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.encoders import Embeddings, Encode, EncoderIdentity, SentenceEncoder, embed
 from unmissed.data.names import pack_names, unpack_names
+from unmissed.data.text_analysis import ACCENTS, StemmedWords, check_stemmer, list_stop_words, preprocess
+from unmissed.data.text_fields import WeightedFields, parse_fields, plain
 from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError
 from unmissed.features import Features
@@ -48,13 +51,18 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     max_features : maximum number of terms; the most frequent ones are kept. None keeps all
     smooth : use scikit-learn's smoothed idf
     analyzer : `word`, `char` for character n-grams, or `char_wb` for character n-grams within words
-    stop_words : words removed before n-grams are formed: a list, `english` for scikit-learn's list, or None
+    stop_words : words removed before n-grams are formed: a list, languages such as `german` or `german,english`
+        (`english` is scikit-learn's list), or None
     sublinear : use 1 + ln c for the term frequency instead of c
     lowercase : convert texts to lower case first
     unicode_normalization : Unicode normal form of texts: `nfc`, `nfkc`, or `none`
     encoder : adds embeddings of the texts as dense features: a `SentenceEncoder`, its name or folder, or a function
         from a list of texts to an array of one row per text. None for TF-IDF features only. A run stores what
         identifies a `SentenceEncoder`, and no function: whoever ranks with it then brings the embeddings (`dense`)
+    strip_accents : `unicode` or `ascii`, as in scikit-learn, or None to keep accents
+    stemmer : language of a Snowball stemmer, such as `german`, that replaces words by their stems; None keeps words
+    fields : names and weights of the columns that make up the texts, such as `title:3,abstract:1`: a word of the title
+        counts three times. None for texts of one column. `load` sets it by the columns that it reads
 
     Attributes
     ----------
@@ -72,6 +80,9 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     lowercase: bool = True
     unicode_normalization: str = "nfc"
     encoder: str | os.PathLike[str] | Encode | None = None
+    strip_accents: str | None = None
+    stemmer: str | None = None
+    fields: str | None = None
 
     def __post_init__(self) -> None:
         self._check_params()
@@ -90,6 +101,14 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         if self.analyzer != "word" and longest > MAX_CHARACTERS:
             raise InputError(f"ngrams is {self.ngrams}; expected at most {MAX_CHARACTERS} characters")
         _check_stop_words(self.stop_words, self.analyzer)
+        if self.strip_accents is not None and self.strip_accents not in ACCENTS:
+            raise InputError(f"strip_accents is {self.strip_accents!r}; expected {', '.join(ACCENTS)}, or None")
+        if self.stemmer is not None:
+            check_stemmer(self.stemmer)
+            if self.analyzer != "word":
+                raise InputError(f"a stemmer requires analyzer='word'; the analyzer is {self.analyzer!r}")
+        if self.fields is not None:
+            parse_fields(self.fields)
         check_normalization(self.unicode_normalization)
         if isinstance(self.encoder, str | os.PathLike):
             self.encoder = SentenceEncoder(self.encoder)
@@ -103,8 +122,8 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         if self.identity is not None:
             params["encoder"] = self.identity.to_json()
         if self.stop_words is not None:
-            params["stop_words"] = _list_stop_words(self.stop_words)
-        default = {one.name: one.default for one in fields(self)}
+            params["stop_words"] = list_stop_words(self.stop_words)
+        default = {one.name: one.default for one in dataclass_fields(self)}
         return {name: value for name, value in params.items() if name in _ALWAYS_STORED or value != default[name]}
 
     @property
@@ -189,7 +208,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         self, texts: Iterable[str], *, n_texts: int | None = None, progress: Progress = silent
     ) -> Iterator[Embeddings]:
         """Yield the embeddings of texts by the encoder, in blocks of rows; `n_texts` is their number, if known."""
-        normalized = (normalize(text, self.unicode_normalization) for text in texts)
+        normalized = (normalize(plain(text), self.unicode_normalization) for text in texts)
         return embed(normalized, self._encode, n_texts=n_texts, progress=progress)
 
     def _with_embeddings(self, words: sparse.csr_matrix, texts: Any, progress: Progress) -> Features:
@@ -271,48 +290,45 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     def _make_counter(self) -> CountVectorizer:
         """Return scikit-learn's vectorizer, without a vocabulary; raise InputError if a parameter is out of range."""
         self._check_params()
+        chosen = {"min_df": self.min_df, "max_features": self.max_features, "dtype": np.float32}
         form = self.unicode_normalization
         counter = CountVectorizer(
             analyzer=self.analyzer,
             ngram_range=tuple(self.ngrams),
-            preprocessor=partial(_preprocess, form=form, lowercase=self.lowercase),
-            min_df=self.min_df,
-            max_features=self.max_features,
-            dtype=np.float32,
+            preprocessor=partial(preprocess, form=form, lowercase=self.lowercase, strip_accents=self.strip_accents),
+            **chosen,
         )
+        stop_words: list[str] = []
         if self.stop_words is not None:  # only those that are terms: others never occur, and scikit-learn warns of them
             words_in = clone(counter).set_params(ngram_range=(1, 1)).build_analyzer()
-            words = (normalize(word, form) for word in _list_stop_words(self.stop_words))
-            counter.set_params(stop_words=[word for word in words if words_in(word) == [word]])
+            words = (preprocess(one, form, False, self.strip_accents) for one in list_stop_words(self.stop_words))
+            stop_words = [word for word in words if words_in(word) == [word]]
+            counter.set_params(stop_words=stop_words)
+        if self.stemmer is not None:  # stop words are dropped before words are stemmed
+            counter.set_params(tokenizer=StemmedWords(self.stemmer, stop_words), token_pattern=None, stop_words=None)
+        weights = () if self.fields is None else tuple(weight for _, weight in parse_fields(self.fields))
+        if len(weights) > 1:
+            counter = CountVectorizer(analyzer=WeightedFields(counter.build_analyzer(), weights), **chosen)
         return counter
 
 
-def _preprocess(text: str, form: str, lowercase: bool) -> str:
-    """Return a text in a Unicode normal form, in lower case if `lowercase` is set."""
-    text = normalize(text, form)
-    return text.lower() if lowercase else text
-
-
 def _check_stop_words(stop_words: Any, analyzer: str) -> None:
-    """Raise InputError unless stop words are None, `english` or a list of words, and the analyzer is `word`."""
+    """Raise InputError unless stop words are None, languages or a list of words, and the analyzer is `word`."""
     if stop_words is None:
         return
     if analyzer != "word":
         raise InputError(f"stop words require analyzer='word'; the analyzer is {analyzer!r}")
-    listed = isinstance(stop_words, list | tuple | set | frozenset) and all(isinstance(one, str) for one in stop_words)
-    if not listed and stop_words != "english":
-        raise InputError(f"stop_words must be 'english' or a list of words; got {str(stop_words)[:40]!r}")
-
-
-def _list_stop_words(stop_words: Any) -> list[str]:
-    """Return the sorted list of stop words; `english` is scikit-learn's list."""
-    return sorted(ENGLISH_STOP_WORDS if stop_words == "english" else stop_words)
+    if isinstance(stop_words, str):
+        list_stop_words(stop_words)  # raises for an unknown language
+    elif not isinstance(stop_words, list | tuple | set | frozenset) or not all(isinstance(w, str) for w in stop_words):
+        raise InputError(f"stop_words must be a language or a list of words; got {str(stop_words)[:40]!r}")
 
 
 def _check_options(options: Any, where: str) -> None:
     """Raise InputError if stored options have unknown names or wrong types."""
     kinds: dict[str, Any] = {"ngrams": list, "min_df": int, "max_features": int | None, "smooth": bool, "analyzer": str}
     kinds |= {"stop_words": list, "sublinear": bool, "lowercase": bool, "unicode_normalization": str, "encoder": dict}
+    kinds |= {"strip_accents": str, "stemmer": str, "fields": str}
     valid = isinstance(options, dict) and options.keys() <= kinds.keys()
     valid = valid and all(isinstance(value, kinds[name]) for name, value in options.items())
     ngrams = options.get("ngrams", [1, 1]) if valid else []

@@ -16,7 +16,6 @@ _REQUIRED: dict[str, tuple[Any, str]] = {
     "preprocessor": (None, _FUNCTION),
     "tokenizer": (None, _FUNCTION),
     "token_pattern": (r"(?u)\b\w\w+\b", _PATTERN),
-    "strip_accents": (None, "accents are kept; strip them from the texts first"),
     "max_df": (1.0, "use stop_words to leave out frequent terms"),
     "vocabulary": (None, "the vocabulary is learned; fit the vectorizer first to keep it"),
     "binary": (False, "terms are counted"),
@@ -42,6 +41,8 @@ def from_vectorizer(vectorizer: Any) -> TextFeatures:
     for name, (value, reason) in _REQUIRED.items():
         if params[name] != value and not (name == "vocabulary" and hasattr(vectorizer, "vocabulary_")):
             raise InputError(f"a TfidfVectorizer with {name}={str(params[name])[:40]} cannot be described: {reason}")
+    if callable(params["strip_accents"]):
+        raise InputError(f"a TfidfVectorizer with a function as strip_accents cannot be described: {_FUNCTION}")
     if not isinstance(params["min_df"], int):
         raise InputError("a TfidfVectorizer with a fraction as min_df cannot be described: give a number of documents")
     features = TextFeatures(
@@ -54,6 +55,7 @@ def from_vectorizer(vectorizer: Any) -> TextFeatures:
         sublinear=params["sublinear_tf"],
         lowercase=params["lowercase"],
         unicode_normalization="none",
+        strip_accents=params["strip_accents"],
     )
     if hasattr(vectorizer, "vocabulary_"):
         features.set_terms(vectorizer.get_feature_names_out(), np.asarray(vectorizer.idf_, dtype=np.float32))

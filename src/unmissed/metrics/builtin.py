@@ -30,6 +30,19 @@ class ReciprocalRank(RowMetric):
         return rows.hits.any(axis=1) / ranks
 
 
+class SamplePrecision(RowMetric):
+    """Mean over rows of hits/listed, with 0/0 = 0; an empty position of a row is not listed."""
+
+    name = "sample precision"
+    title = "mean of hits/listed over rows"
+    by_default = False
+
+    def per_row(self, rows: EvaluatedRows) -> Values:
+        """Return the precision of each row."""
+        hits: Counts = rows.hits.sum(axis=1)
+        return hits / np.maximum(_listed(rows), 1)
+
+
 class SampleF1(RowMetric):
     """Mean over rows of 2 hits/(listed + true), with 0/0 = 0; an empty position of a row is not listed."""
 
@@ -41,6 +54,30 @@ class SampleF1(RowMetric):
         """Return the F1 of each row."""
         hits, both = _count_pairs(rows)
         return 2 * hits / np.maximum(both, 1)
+
+
+class MicroPrecision(RowMetric):
+    """Hits over listed labels, each summed over all rows."""
+
+    name = "micro precision"
+    title = "hits/listed of all rows together"
+    by_default = False
+
+    def per_row(self, rows: EvaluatedRows) -> Values:
+        """Return the hits of each row, and its listed labels."""
+        return rows.hits.sum(axis=1), _listed(rows)
+
+
+class MicroRecall(RowMetric):
+    """Hits over true labels, each summed over all rows."""
+
+    name = "micro recall"
+    title = "hits/true of all rows together"
+    by_default = False
+
+    def per_row(self, rows: EvaluatedRows) -> Values:
+        """Return the hits of each row, and its true labels."""
+        return rows.hits.sum(axis=1), rows.n_true
 
 
 class MicroF1(RowMetric):
@@ -101,11 +138,36 @@ class MacroF1(LabelMetric):
         return 2 * labels.hits / np.maximum(both, 1)
 
 
+class WeightedMean(LabelMetric):
+    """Mean of a metric over labels, weighted by the number of rows in which a label is true.
+
+    Parameters
+    ----------
+    macro : the metric that has the value of each label
+    """
+
+    by_default = False
+
+    def __init__(self, macro: LabelMetric) -> None:
+        self._macro = macro
+        self.name = macro.name.replace("macro", "weighted")
+        self.title = f"{macro.title}, weighted by true rows"
+
+    def per_label(self, labels: EvaluatedLabels) -> Values:
+        """Return the weighted value of each label, and its weight."""
+        return np.asarray(self._macro.per_label(labels)) * labels.true, labels.true
+
+
+def _listed(rows: EvaluatedRows) -> Counts:
+    """Return the number of listed labels of each row."""
+    listed: Counts = (rows.labels >= 0).sum(axis=1)
+    return listed
+
+
 def _count_pairs(rows: EvaluatedRows) -> tuple[Counts, Counts]:
     """Return the hits of each row, and the number of its listed plus its true labels."""
     hits: Counts = rows.hits.sum(axis=1)
-    both: Counts = (rows.labels >= 0).sum(axis=1) + rows.n_true
-    return hits, both
+    return hits, _listed(rows) + rows.n_true
 
 
 BUILTIN: tuple[Metric, ...] = (
@@ -123,5 +185,11 @@ BUILTIN: tuple[Metric, ...] = (
     MicroF1(),
     SampleF1(),
     ReciprocalRank(),
+    SamplePrecision(),
+    MicroPrecision(),
+    MicroRecall(),
+    WeightedMean(MacroPrecision()),
+    WeightedMean(MacroRecall()),
+    WeightedMean(MacroF1()),
 )
 """In the order in which tables show them."""

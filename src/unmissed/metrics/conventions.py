@@ -49,7 +49,9 @@ class Conventions:
     filtered : {"ranking", "both"}
         Remove filtered pairs from the ranking (pyxclib's scripts), or from the ranking and Y.
     macro : {"true", "all"}
-        Macro-average over the labels with a true row, or over all labels (DiSMEC++).
+        Macro-average over the labels with a true row, or over all labels (DiSMEC++, Annif).
+    empty_ndcg : {"zero", "one"}
+        nDCG of a row without a true label that is kept: 0 (pyxclib) or 1 (Annif).
     """
 
     variant: Variant = "pyxclib"
@@ -58,6 +60,7 @@ class Conventions:
     unseen_labels: Policy = "keep"
     filtered: Literal["ranking", "both"] = "ranking"
     macro: Literal["true", "all"] = "true"
+    empty_ndcg: Literal["zero", "one"] = "zero"
 
     def __post_init__(self) -> None:
         allowed = {
@@ -67,6 +70,7 @@ class Conventions:
             "unseen_labels": get_args(Policy),
             "filtered": ("ranking", "both"),
             "macro": ("true", "all"),
+            "empty_ndcg": ("zero", "one"),
         }
         for field in fields(self):
             value = getattr(self, field.name)
@@ -85,3 +89,7 @@ AUTHORS = Conventions(rerank=True)
 """As computed by the published code of PW-DiSMEC."""
 DISMECPP = Conventions(variant="dismecpp", empty_rows="drop", macro="all")
 """As computed by the evaluation script of DiSMEC++."""
+ANNIF = Conventions(macro="all", empty_ndcg="one")
+"""As computed by Annif's command eval; `annif_figures` gives its figures."""
+PRESETS: dict[str, Conventions] = {"pyxclib": PYXCLIB, "authors": AUTHORS, "dismecpp": DISMECPP, "annif": ANNIF}
+"""Conventions by name."""

@@ -14,7 +14,7 @@ from unmissed.losses.inverse import check_cells, check_inverse_propensities
 from unmissed.matrices import check_Y
 from unmissed.metrics.conventions import PYXCLIB, RERANK_DEPTH, SCALINGS, Conventions
 from unmissed.metrics.evaluation import Evaluation, LabelTally, Unseen
-from unmissed.metrics.hits import BEST, HIT, LISTED, SCORED, TRUE, mark_hits, tally
+from unmissed.metrics.hits import BEST, HIT, LISTED, NDCG, SCORED, TRUE, mark_hits, tally
 from unmissed.metrics.metric import CompiledMetric, Counts, EvaluatedRows, Floats, Metric, RowMetric, check_values
 from unmissed.metrics.metric_registry import find_metrics, known_metrics
 from unmissed.ranking import Ranking
@@ -95,6 +95,10 @@ def evaluate(
     if conventions.empty_rows == "drop":
         rows = _without_rows(rows)
     terms, totals, labels = _tally(rows, depth, cuts, n_labels, inverse, conventions)
+    if conventions.empty_ndcg == "one":
+        empty = np.diff(rows.indptr) == 0
+        terms[empty, :, NDCG] = 1
+        totals[:, NDCG] += np.count_nonzero(empty)
     own = [metric for metric in computed if isinstance(metric, RowMetric)]
     if own:
         more, more_totals = _row_terms(own, _evaluated_rows(rows, cuts[-1], n_labels, inverse, counts), cuts)

@@ -20,6 +20,7 @@ def all_tables(result: Mapping[str, Any]) -> list[TextTable]:
     by_frequency, probabilities = bool(result["deciles"]), result.get("probabilities") is not None
     return [
         figures_table(result),
+        *([annif_table(result)] if "annif" in result else []),
         *([deciles_table(result)] if by_frequency else []),
         *([probabilities_table(result)] if probabilities else []),
         *([probability_deciles_table(result)] if probabilities and by_frequency else []),
@@ -41,6 +42,14 @@ def figures_table(result: Mapping[str, Any]) -> TextTable:
     if result["interval"]:
         title += f" [{100 * result['interval']['level']:g} % interval]"
     return TextTable(title, ["metric", *(f"@{k}" for k in result["k"])], rows)
+
+
+def annif_table(result: Mapping[str, Any]) -> TextTable:
+    """Return one row per figure of Annif, by its names and as fractions."""
+    rows = [
+        [name, f"{value:,}" if isinstance(value, int) else f"{value:.6f}"] for name, value in result["annif"].items()
+    ]
+    return TextTable(f"Figures of annif eval, limit {result['k'][-1]}", ["metric", "value"], rows)
 
 
 def deciles_table(result: Mapping[str, Any]) -> TextTable:

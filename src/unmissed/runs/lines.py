@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from unmissed.data.encodings import UTF8, TranscodingReader, check_encoding, marked_encoding, not_utf8, other_encoding
-from unmissed.data.streams import line_blocks
+from unmissed.data.streams import first_bytes, line_blocks
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 from unmissed.settings import SETTINGS
 
 STANDARD_INPUT = "-"
 _BOM = b"\xef\xbb\xbf"
+_LONG_LINE = 400  # mean characters per line above which lines are probably paragraphs of one document
+_SAMPLE = 1 << 16
 
 
 class TextLines:
@@ -46,6 +48,33 @@ class TextLines:
                     texts.append(text)
             for begin in range(0, len(texts), self._most):
                 yield texts[begin : begin + self._most]
+
+    def as_document(self) -> str:
+        """Return all lines as one text."""
+        held: list[str] = []
+        size = 0
+        for texts in self:
+            held += texts
+            size += sum(map(len, texts))
+            if size > SETTINGS.line_bytes:
+                raise InputError(f"{self.path}: a text of more than {SETTINGS.line_bytes} characters")
+        if not held:
+            raise InputError(f"{self.path}: the text is empty")
+        return "\n".join(held)
+
+    def advice(self) -> str | None:
+        """Return advice if the lines of a file are probably paragraphs of one document: long, and without tabs."""
+        if str(self.path) == STANDARD_INPUT:
+            return None
+        sample = first_bytes(self.path, _SAMPLE)
+        lines = [line for line in sample.split(b"\n") if line.strip()]
+        length = len(sample) // max(len(lines), 1)
+        if b"\t" in sample or length <= _LONG_LINE:
+            return None
+        return (
+            f"{self.path}: lines of {length:,} bytes on average, ranked as one text per line; --one-document ranks "
+            "the file as one text"
+        )
 
     def _text(self, number: int, line: bytes) -> str:
         try:

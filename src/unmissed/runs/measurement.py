@@ -19,7 +19,18 @@ from unmissed.data.formats import holds_text
 from unmissed.data.readers.reader import ReadOptions
 from unmissed.errors import InputError
 from unmissed.files import read_text
-from unmissed.metrics import Conventions, Evaluation, Metric, evaluate, find_metrics, known_metrics, merge
+from unmissed.metrics import (
+    ANNIF,
+    ANNIF_METRICS,
+    Conventions,
+    Evaluation,
+    Metric,
+    annif_figures,
+    evaluate,
+    find_metrics,
+    known_metrics,
+    merge,
+)
 from unmissed.metrics.calibration_error import ErrorSettings, probability_errors
 from unmissed.metrics.scoring import needed_depth
 from unmissed.metrics.summary import summarize, summarize_difference, summarize_probabilities
@@ -59,6 +70,7 @@ class Measuring:
     missing_rows : rows of the truth that a ranking file lacks raise an error ("refuse"), count as rows without any
         suggestion ("miss"), or are left out ("skip")
     metrics : names or `Metric` objects; by default those of `unmissed.metrics.evaluate`
+    n_subjects : number of subjects of the vocabulary, for the figures of Annif
     """
 
     k: Sequence[int] = (1, 3, 5)
@@ -70,6 +82,7 @@ class Measuring:
     seed: int = 0
     missing_rows: MissingRows = "refuse"
     metrics: Sequence[str | Metric] | None = None
+    n_subjects: int | None = None
 
     def __post_init__(self) -> None:
         if self.missing_rows not in get_args(MissingRows):
@@ -247,6 +260,8 @@ class RankingEvaluator:
             **summarize(found, how.n_resamples, how.level, how.seed, self._progress),
         }
         result["warnings"] += _dropped_assignments(result, self._truth, self._known)
+        if how.conventions == ANNIF and set(ANNIF_METRICS) <= {metric.name for metric in found.metrics}:
+            result["annif"] = annif_figures(found, how.n_subjects)
         return result
 
     def summarize_probabilities(self, ranking: Ranking) -> list[dict[str, Any]] | None:

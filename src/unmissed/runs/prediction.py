@@ -17,6 +17,7 @@ from unmissed.data import Columns
 from unmissed.data.dense_part import check_number_of_rows, read_dense
 from unmissed.data.documents import Documents
 from unmissed.data.encoders import BLOCK
+from unmissed.data.encodings import UTF8
 from unmissed.data.formats import find_reader, holds_text, looks_like_sentence, no_data
 from unmissed.data.readers.reader import DocumentReader, ReadOptions
 from unmissed.errors import InputError
@@ -112,6 +113,15 @@ def read_rows(
     rows = Features(sparse, X.dense if part is None else part, trusted=True)
     check_features(run, path, rows, feature_names)
     return rows, []
+
+
+def read_document(run: Run, path: str | os.PathLike[str], encoding: str = UTF8) -> str:
+    """Return a file of plain text, or standard input (`-`), as one text."""
+    if run.text is None:
+        raise InputError(f"{path}: one text, but {run.folder} was not trained on text")
+    if str(path) != STANDARD_INPUT and not Path(path).is_file():
+        raise no_data(path) if not os.path.lexists(path) else InputError(f"{path}: not a file of one text")
+    return TextLines(path, encoding=encoding).as_document()
 
 
 def check_features(run: Run, path: str | os.PathLike[str], rows: Features, names: list[str] | None) -> None:

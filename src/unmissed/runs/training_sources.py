@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,8 +15,10 @@ import scipy.sparse as sp
 
 from unmissed.data import Dataset
 from unmissed.data.dataset import Origin
+from unmissed.data.encodings import UTF8
 from unmissed.data.formats import files_of
-from unmissed.data.sources import load_again
+from unmissed.data.readers.reader import ReadOptions
+from unmissed.data.sources import load_again, origin_options
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.matrices import check_Y
@@ -41,6 +44,20 @@ def sources_of(run: Run) -> list[Source]:
         for source in part.sources:
             by_digest.setdefault(source.digest, source)
     return list(by_digest.values())
+
+
+def reading_of(run: Run) -> ReadOptions:
+    """Return the columns of the texts that a run was trained on, and whether they had a header.
+
+    `predict`, `evaluate` and others read new files with the same. An encoding is not remembered: a text that is read
+    with a wrong one may look valid. Runs that were not trained on texts have the defaults.
+    """
+    if run.recipe.text is None:
+        return ReadOptions()
+    source = next((one for one in sources_of(run) if one.path is not None), None)
+    known = ReadOptions() if source is None else origin_options(Origin(str(source.path), source.options))
+    fields = run.recipe.text.get("fields", known.columns.text)  # known also if the training data was a store
+    return ReadOptions(known.header, columns=replace(known.columns, encoding=UTF8, text=fields))
 
 
 def read_old_rows(run: Run, old_rows: Sequence[DatasetOrPath] = (), *, progress: Progress = silent) -> list[Dataset]:

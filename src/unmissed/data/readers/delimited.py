@@ -37,7 +37,10 @@ class Delimited(DocumentReader):
         if first is None:
             raise InputError(f"{source}: holds no documents; expected a line of column names and a record per document")
         delimiter, names = _first_line(source, first, columns, needed, options.header)
-        positions = find_columns(f"{source}:1", names, columns, needed)
+        try:
+            positions = find_columns(f"{source}:1", names, columns, needed)
+        except InputError as error:
+            raise InputError(f"{error}{_headerless(names, needed, options)}") from None
         cells = LabelCells(str(source), columns)
         for where, record in rows.records(delimiter, skip_first=options.header):
             if len(record) != len(names):
@@ -47,6 +50,16 @@ class Delimited(DocumentReader):
                 document[columns.labels] = cells.read(where, document[columns.labels])
             yield where, document
         cells.check()
+
+
+def _headerless(names: list[str], needed: Collection[str], options: ReadOptions) -> str:
+    """Return advice if the first line is probably a text and its labels, and not column names."""
+    if not options.header or len(names) != 2 or set(names) & {*needed, Columns.text, Columns.labels}:
+        return ""
+    return (
+        "; if the first line is a text and its labels: --no-header --text-column 1 --labels-column 2 --separator ' ' "
+        "(Annif's corpora are recognized by the URIs after the tab)"
+    )
 
 
 class _Lines:

@@ -26,7 +26,12 @@ LISTED = {
         f"{_HERE}.npz:NumpyFiles", "'X.npz,Y.npz', 'X.npz,E.npy,Y.npz'", "'X.npz,Y.npz', 'X.npz,E.npy,Y.npz'"
     ),
     "frame": ListedFormat(f"{_HERE}.data_frame:DataFrame"),
-    "folder": ListedFormat(f"{_HERE}.text_folder:TextFolder", "a folder of texts with NAME.tags files"),
+    "folder": ListedFormat(
+        f"{_HERE}.text_folder:TextFolder", "a folder of texts with NAME.tags, NAME.key or NAME.tsv files"
+    ),
+    "annif-tsv": ListedFormat(f"{_HERE}.annif_corpora:AnnifTsv", "Annif's .tsv, .csv and .jsonl corpora"),
+    "annif-csv": ListedFormat(f"{_HERE}.annif_corpora:AnnifCsv"),
+    "annif-jsonl": ListedFormat(f"{_HERE}.annif_corpora:AnnifJsonLines"),
     "json": ListedFormat(f"{_HERE}.json_lines:JsonLines", ".jsonl", ".jsonl"),
     "fasttext": ListedFormat(f"{_HERE}.fasttext:FastText", ".txt (fastText)"),
     "xmc": ListedFormat(f"{_HERE}.xmc_text:XmcText", ".txt (XMC text)", ".txt (XMC text)"),
