@@ -1,14 +1,15 @@
 """Measure calibrated probabilities beside one pooled isotonic map and Platt scaling, on the test rows of real data.
 
     python -m benchmarks.calibration DATA [--sets bibtex debtags] [--cache DIR] [--rows N] [--folds 3] [--groups FIELD]
-        [--drop]
+        [--drop] [--pieces DIR]
 
 Each method is fitted to the same out-of-fold cells of PW-DiSMEC; test rows only judge. `--groups` names a field of
 `train.jsonl.xz` whose values keep rows together; `similar` keeps similar rows together, and `random` splits any rows.
 By default folds are made as the official split was: debtags by the field `source`, eurlex57k and tibkat by random,
 bibtex by similar rows. `--rows N` takes a random part of the training rows. `--drop` also removes labels by Jain's
 propensities, trains and calibrates with what is left, and judges pi / p on the complete labels of the test rows. A star
-is for an ECE above the 95 % interval of perfect probabilities. Times are processor time of all threads.
+is for an ECE above the 95 % interval of perfect probabilities. Times are processor time of all threads. `--pieces`
+keeps the trained model and the out-of-fold cells, with their times, for another call that differs in the link only.
 """
 
 import argparse
@@ -22,8 +23,9 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.corpora import load_corpus
+from benchmarks.corpora import choose_rows, corpus_parser, load_corpus
 from unmissed.calibration import fit_calibration, make_folds, true_probability
+from unmissed.execution import OnDisk, Work
 from unmissed.matrices import check_Y
 from unmissed.metrics.calibration_error import compare_log_loss, probability_errors
 from unmissed.models import PWDiSMEC, TrainingData
@@ -75,12 +77,11 @@ def show(name: str, errors: list) -> None:
 def measure(folder: Path, options: argparse.Namespace) -> None:
     corpus = load_corpus(folder, options.cache)
     groups = read_groups(folder, options.groups, corpus.X.shape[0])
-    chosen = np.arange(corpus.X.shape[0])
-    if options.rows and options.rows < len(chosen):
-        chosen = np.sort(np.random.default_rng(0).choice(chosen, options.rows, replace=False))
+    chosen = choose_rows(corpus.X.shape[0], options.rows)
     X, Y, groups = corpus.X[chosen], corpus.Y[chosen], None if groups is None else groups[chosen]
     print(f"{folder.name}:", end=" ")
-    model, rows, cells, calibration = calibrate(X, Y, groups, None, options.folds)
+    kept = None if options.pieces is None else options.pieces / folder.name
+    model, rows, cells, calibration = calibrate(X, Y, groups, None, options.folds, kept)
     ranking, truth = model.rank(corpus.X_test, 5), check_Y(corpus.Y_test)
     methods = {
         "calibration": lambda labels, scores: calibration.probability(labels, scores, np.arange(5)),
@@ -102,35 +103,43 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     )
     print("of the speed without (median of 5, in turns)", flush=True)
     if options.drop:
-        measure_dropped(corpus, X, Y, groups, options.folds)
+        measure_dropped(corpus, X, Y, groups, options.folds, kept)
 
 
-def calibrate(X, Y, groups, propensities, n_folds) -> tuple:
+def calibrate(X, Y, groups, propensities, n_folds, kept: Path | None) -> tuple:
     """Train and calibrate a model; print the processor time of each step."""
     rows = TrainingData.check(X, Y, normalize=True)
     known = {} if propensities is None else {"propensity": FromTable(propensities)}
     model = PWDiSMEC(weighting="floored-tail", C=0.5, **known)
-    times = [time.process_time()]
-    model.fit_rows(rows)
-    times.append(time.process_time())
-    folds = make_folds(rows.X, groups, n_folds=n_folds)
-    times.append(time.process_time())
-    cells = cross_fit(model, rows, folds)
-    times.append(time.process_time())
-    calibration = fit_calibration(cells, rows.label_counts)
-    times.append(time.process_time())
-    fit, split, cross, link = np.diff(times)
-    print(f"{rows.n_samples} rows, {folds.n_groups} groups, {len(cells)} cells; training {fit:.1f} s, ", end="")
-    print(f"folds {split:.1f}, out of fold {cross:.1f}, link {link:.1f}: {(split + cross + link) / fit:.2f} trainings")
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, step, kept: Path | None = None):
+        begin = time.process_time()
+        found = step() if kept is None else step(Work(OnDisk(kept / name)))
+        seconds[name] = time.process_time() - begin
+        stored = None if kept is None else kept / f"{name}.json"
+        if stored is not None and stored.is_file():
+            seconds[name] = float(stored.read_text())
+        elif stored is not None:
+            stored.write_text(str(seconds[name]))
+        return found
+
+    timed("training", lambda work=None: model.fit_rows(rows, work), kept)
+    folds = timed("folds", lambda: make_folds(rows.X, groups, n_folds=n_folds))
+    cells = timed("cells", lambda work=None: cross_fit(model, rows, folds, work=work), kept)
+    calibration = timed("link", lambda: fit_calibration(cells, rows.label_counts))
+    cost = (sum(seconds.values()) - seconds["training"]) / seconds["training"]
+    print(f"{rows.n_samples} rows, {folds.n_groups} groups, {len(cells)} cells;", end=" ")
+    print(", ".join(f"{name} {one:.1f} s" for name, one in seconds.items()) + f": {cost:.2f} trainings", flush=True)
     return model, rows, cells, calibration
 
 
-def measure_dropped(corpus, X, Y, groups, n_folds) -> None:
+def measure_dropped(corpus, X, Y, groups, n_folds, kept) -> None:
     """Judge probabilities that a label is true, made from incomplete labels, on the complete labels of test rows."""
     p = Jain().estimate(np.asarray(Y.sum(axis=0)).ravel(), Y.shape[0])
     observed = drop_labels(Y, p, 0)
     print(f"  labels dropped, {observed.nnz} of {Y.nnz} left:", end=" ")
-    model, rows, _cells, calibration = calibrate(X, observed, groups, p, n_folds)
+    model, rows, _cells, calibration = calibrate(X, observed, groups, p, n_folds, kept and kept / "dropped")
     ranking = model.rank(corpus.X_test, 5)
     pi = calibration.probability(ranking.labels, ranking.scores, np.arange(5))
     true, clipped = true_probability(ranking.labels, pi, p)
@@ -154,14 +163,11 @@ def rank_speed(model: PWDiSMEC, calibration, X) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--rows", type=int)
+    parser = corpus_parser(__doc__, SETS)
     parser.add_argument("--folds", type=int)
     parser.add_argument("--groups")
     parser.add_argument("--drop", action="store_true")
+    parser.add_argument("--pieces", type=Path)
     options = parser.parse_args()
     for name in options.sets:
         measure(options.data / name, options)

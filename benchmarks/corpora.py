@@ -1,7 +1,9 @@
 """The features that the benchmarks share: scikit-learn's TF-IDF of the raw text, or binary L2-normalized rows."""
 
+import argparse
 import json
 import lzma
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,23 @@ class Corpus:
     Y: Any
     X_test: Any
     Y_test: Any
+
+
+def corpus_parser(description: str | None, sets: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser of the options of benchmarks that measure several data sets, or a part of their rows."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sets", nargs="+", default=sets)
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--rows", type=int)
+    return parser
+
+
+def choose_rows(n_samples: int, n_rows: int | None) -> np.ndarray:
+    """Return a random part of the rows, ascending; all rows without a number."""
+    if not n_rows or n_rows >= n_samples:
+        return np.arange(n_samples)
+    return np.sort(np.random.default_rng(0).choice(n_samples, n_rows, replace=False))
 
 
 def load_corpus(folder: Path, cache: Path | None = None) -> Corpus:

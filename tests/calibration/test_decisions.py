@@ -128,6 +128,7 @@ def test_many_improbable_cells_do_not_make_the_threshold_coarse():
 def test_an_unreachable_precision_has_an_infinite_threshold():
     found = threshold_for_precision([0.9, 0.8], [True, True], 0.99)
     assert found.threshold == np.inf
+    assert found.lower == pytest.approx(0.001**0.5)  # two of two hits, at the level 0.05 / 50
     assert found.n_cells == 0
     assert threshold_for_precision([], [], 0.5).threshold == np.inf
 

@@ -36,11 +36,19 @@ def test_rows_without_features_are_groups_of_their_own():
     assert len(np.unique(group_similar_rows(as_features(words)))) == 8
 
 
-def test_a_chain_of_similar_rows_is_split_where_the_similarity_is_least():
-    words = [[*range(start, start + 20)] for start in range(0, 480, 2)]  # neighbors share 18 of 22 features
+def test_rows_that_share_most_but_not_nearly_all_features_are_not_similar():
+    words = random_rows(n_words=20)
+    other = random_rows(n_words=20, seed=1)
+    half = [[*row[:14], *new[:6]] for row, new in zip(words, other, strict=True)]  # 14 of 26 features are common
+    group = group_similar_rows(as_features([*words, *half]))
+    assert (group[:300] != group[300:]).mean() > 0.95
+
+
+def test_a_long_chain_of_similar_rows_is_split_unless_its_rows_are_equal():
+    words = [[*range(start, start + 200)] for start in range(240)]  # neighbors share 199 of 201 features
     group = group_similar_rows(as_features(words))
-    assert np.bincount(group).max() <= 240 // 2
-    assert len(np.unique(group)) > 1
+    assert 5 < len(np.unique(group)) < 240
+    assert len(np.unique(group_similar_rows(as_features([words[0]] * 240)))) == 1
 
 
 def test_dense_rows_are_grouped_by_direction_and_not_by_their_non_zero_features():

@@ -72,7 +72,7 @@ def test_label_effects_are_the_mode_of_the_posterior(monkeypatch):
     cells, _ = draw_cells(n_labels=4, n_rows=60)
     counts = np.array([3, 10, 40, 100])
     logits = 3.0 * cells.scores.astype(np.float64)
-    found = fit_label_effects(cells.labels, logits, cells.observed, counts, np.arange(len(cells)))
+    found = fit_label_effects(cells.labels, logits, cells.observed, counts)
     precision, terms = np.linalg.inv(found.covariance), frequency_terms(counts)
 
     def cost(values):
@@ -91,24 +91,12 @@ def test_the_spread_of_labels_is_recovered():
     for spread in (0.02, 0.8):
         cells, _ = draw_cells(n_labels=100, n_rows=3000, spread=spread)
         logits = 3.0 * cells.scores.astype(np.float64)
-        found = fit_label_effects(cells.labels, logits, cells.observed, np.full(100, 50), cells.groups)
+        found = fit_label_effects(cells.labels, logits, cells.observed, np.full(100, 50))
         deviation = np.sqrt(np.diag(found.covariance))
         if spread == 0.8:
             np.testing.assert_allclose(deviation, [0.4, 0.8], rtol=0.25)
         else:
             assert (deviation < 0.15).all()
-
-
-def test_rows_that_are_copies_of_one_another_do_not_count_as_evidence():
-    cells, _ = draw_cells(n_labels=20, n_rows=100)
-    copies = np.repeat(np.arange(len(cells)), 10)
-    logits, counts = 3.0 * cells.scores.astype(np.float64), np.full(20, 10)
-    once = fit_label_effects(cells.labels, logits, cells.observed, counts, cells.groups)
-    many = cells.select(copies)
-    grouped = fit_label_effects(many.labels, logits[copies], many.observed, counts, many.groups)
-    single = fit_label_effects(many.labels, logits[copies], many.observed, counts, np.arange(len(copies)))
-    assert np.abs(grouped.deviations - once.deviations).mean() < 0.1 * np.abs(once.deviations).mean() + 0.02
-    assert np.abs(single.deviations).mean() > 1.5 * np.abs(once.deviations).mean()
 
 
 def test_calibration_beats_the_pooled_map_on_new_cells_of_labels_that_differ():

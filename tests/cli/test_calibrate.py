@@ -33,7 +33,7 @@ def test_calibrate_and_train_calibrate_give_the_same_probabilities(folder, capsy
     first, second = (open_run(path / "run").suggest(text, 3) for path in (folder, tmp_path))
     assert first.probabilities == second.probabilities
     found = json.loads(said(capsys, "calibrate", tmp_path / "run", "--json"))["calibration"]
-    assert (found["probability"], found["groups"], found["n_samples"]) == ("observed", "similar rows", 60)
+    assert (found["probability"], found["groups"], found["n_samples"]) == ("observed", "nearly equal rows", 60)
 
 
 def test_every_output_format_has_the_probability(folder, capsys, tmp_path):
@@ -66,7 +66,7 @@ def test_labels_are_ranked_by_probability_and_true_ones_are_named(folder, capsys
 
 
 def test_inspect_says_how_probabilities_were_made(folder, capsys):
-    assert "that labels are observed; 60 rows, similar rows held out" in said(capsys, "inspect", folder / "run")
+    assert "that labels are observed; 60 rows, nearly equal rows held out" in said(capsys, "inspect", folder / "run")
     assert "`unmissed calibrate` makes them" in said(capsys, "inspect", folder / "plain")
     assert "every file matches its checksum" in said(capsys, "inspect", folder / "run", "--verify")
 

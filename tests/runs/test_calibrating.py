@@ -118,6 +118,9 @@ def test_groups_come_from_a_column_of_the_training_file(tmp_path):
     assert found.suggest("cod quota net", 2).probabilities is not None
     with pytest.raises(InputError, match="'shelf'"):
         calibrate(tmp_path / "run", group_column="shelf")
+    moved = texts.rename(tmp_path / "moved.jsonl")
+    again = calibrate(tmp_path / "run", old_rows=[moved], group_column="source", n_folds=2)
+    assert set(again.held_out_cells().groups) == set(cells.groups)
 
 
 def test_the_selection_of_parameters_is_not_repeated_in_each_fold(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,19 +12,17 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.calibration import Cells
-from unmissed.data.dataset import Dataset, Origin
 from unmissed.data.documents import Documents, binarize
-from unmissed.data.formats import files_of, find_reader
-from unmissed.data.readers.reader import DocumentReader
-from unmissed.data.sources import origin_options
 from unmissed.data.text_fields import plain
 from unmissed.errors import InputError
 from unmissed.features import Features
+from unmissed.metrics.calibration_error import find_observed
 from unmissed.progress import Progress, silent
 from unmissed.runs.calibrating import training_rows
 from unmissed.runs.run import Run
-from unmissed.runs.training_sources import DatasetOrPath, sources_of
+from unmissed.runs.training_sources import DatasetOrPath, sources_of, training_documents
 
+__all__ = ["TrainingRows", "check_documents", "is_observed", "read_training_rows", "training_documents"]
 _AT_ONCE = 1024  # texts that are turned into features at a time
 
 
@@ -49,23 +46,6 @@ class TrainingRows:
     def name_of(self, row: int) -> str:
         """Return the id of a row, or its number if rows have no ids."""
         return str(row) if self.ids is None else self.ids[row]
-
-
-def training_documents(run: Run, old_rows: Sequence[DatasetOrPath] = ()) -> Documents | None:
-    """Return the documents that a run was trained on, if it was trained on one file of documents, else None.
-
-    `old_rows` has the new path of the file if it was moved.
-    """
-    sources = sources_of(run)
-    if len(sources) != 1 or sources[0].path is None:
-        return None
-    paths = [os.fspath(one) for one in old_rows if not isinstance(one, Dataset)]
-    path = paths[0] if paths else sources[0].path
-    if not all(map(os.path.exists, files_of(path))):
-        raise InputError(f"{run.folder}: its training data is not where it was, {path}; pass its path (--old-rows)")
-    if not isinstance(find_reader(path), DocumentReader):
-        return None
-    return Documents(path, origin_options(Origin(path, sources[0].options)))
 
 
 def read_training_rows(
@@ -125,10 +105,7 @@ def check_documents(
 
 def is_observed(Y: sp.csr_matrix, rows: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return whether cells are labels of Y, a canonical CSR matrix."""
-    n_labels = int(Y.shape[1])
-    held = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr)) * n_labels + Y.indices
-    cells = rows.astype(np.int64) * n_labels + labels
-    return np.asarray(np.append(held, -1)[np.searchsorted(held, cells)] == cells)
+    return find_observed(labels[:, None], Y[rows])[:, 0]
 
 
 def _scaled(run: Run, features: Features) -> sp.csr_matrix | None:

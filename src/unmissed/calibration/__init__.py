@@ -21,12 +21,14 @@ from unmissed.calibration.decisions import (
 from unmissed.calibration.folds import Folds, group_similar_rows, make_folds
 from unmissed.calibration.link import KEY, Calibration, TrueProbability, fit_calibration, true_probability
 from unmissed.calibration.monotone_map import MonotoneMap
+from unmissed.calibration.rank_effects import LAST_RANK
 from unmissed.calibration.scored_cells import CANDIDATES, CELL_LAYOUT, Cells
 
 __all__ = [
     "CANDIDATES",
     "CELL_LAYOUT",
     "KEY",
+    "LAST_RANK",
     "Calibration",
     "Cells",
     "DecisionRule",

@@ -110,7 +110,7 @@ class DecisionRule:
         if not np.isfinite(found.threshold):
             raise InputError(
                 f"{self}: no threshold keeps this precision on {np.size(observed):,} held-out (row, label) pairs; "
-                "give a lower precision"
+                f"the highest that one keeps is {np.floor(1000 * found.lower) / 1000:g}"
             )
         return found
 

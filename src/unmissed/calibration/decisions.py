@@ -30,7 +30,7 @@ class PrecisionThreshold(NamedTuple):
     """A threshold that keeps a precision on held-out cells.
 
     `threshold` is infinite if no threshold keeps the precision; `precision` is that of the held-out cells at or above
-    it, `lower` its lower confidence bound, and `n_cells` their number.
+    it, `lower` its lower confidence bound (the highest of all thresholds if none keeps it), and `n_cells` their number.
     """
 
     threshold: float
@@ -150,7 +150,7 @@ def threshold_for_precision(
     lower = np.where(n_hits > 0, bound, 0.0)
     kept = np.flatnonzero(lower >= precision)
     if not kept.size:
-        return PrecisionThreshold(float("inf"), float("nan"), float("nan"), 0)
+        return PrecisionThreshold(float("inf"), float("nan"), float(lower.max(initial=0.0)), 0)
     at = int(kept[0])
     return PrecisionThreshold(
         float(thresholds[at]), float(n_hits[at] / n_above[at]), float(lower[at]), int(n_above[at])

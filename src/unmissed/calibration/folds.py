@@ -19,8 +19,8 @@ Indices = npt.NDArray[np.int64]
 Sketches = npt.NDArray[np.uint32]
 LARGE = 200_000  # rows from which one tenth is held out once
 _N_FOLDS = 3
-_N_HASHES, _BAND = 64, 4  # 16 bands of 4 hashes: two rows of similarity 0.5 share a band with probability 0.64
-_SIMILARITIES = (0.4, 0.6, 0.8)  # the next one is taken for rows that would form a too large group
+_N_HASHES, _BAND = 64, 4  # 16 bands of 4 hashes: two rows of similarity 0.8 share a band with probability 0.9998
+_SIMILARITY = 0.8  # chosen on held-out training rows of two kinds (docs/notes/calibration.md)
 _CELLS = 2**22  # non-zero values of a block of rows, whose hashes are held at a time
 
 
@@ -80,25 +80,21 @@ def group_similar_rows(X: Features, seed: int = 0) -> Indices:
     """Return the group of each row, numbered from 0: rows with equal or nearly equal features share one.
 
     Two rows are similar if their estimated weighted Jaccard similarity, the idf of the common features over the idf of
-    all features of both, is at least 0.4; the estimate compares two sketches of 64 MinHash values. Groups are connected
-    components of similar rows, found by comparing rows that agree in one of 16 bands. Where a component would exceed a
-    twentieth of all rows, more similarity is required. Dense rows (more than half of the values are not 0) are compared
-    by the signs of random projections instead. Rows without features are not similar to any other.
+    all features of both, is at least 0.8; the estimate compares two sketches of 64 MinHash values. Groups are connected
+    components of similar rows, found by comparing rows that agree in one of 16 bands. Components of more than a
+    twentieth of all rows are split again: equal sketches are required there. Dense rows (more than half of the values
+    are not 0) are compared by the signs of random projections instead. Rows without features are not similar to any
+    other.
     """
     sketches, empty = _sketch(X, seed)
     n_samples = len(sketches)
-    group = np.zeros(n_samples, np.int64)
-    for similarity in (*_SIMILARITIES, 1.0):
-        size = np.bincount(group)
-        open_rows = np.flatnonzero(size[group] > max(n_samples // 20, 1))
-        if similarity == _SIMILARITIES[0]:
-            open_rows = np.arange(n_samples)
-        open_rows = open_rows[~empty[open_rows]]
+    group, open_rows = np.arange(n_samples), np.flatnonzero(~empty)
+    for similarity in (_SIMILARITY, 1.0):
         if open_rows.size:
             group[open_rows] = n_samples + _connect(sketches[open_rows], similarity)
             group = np.unique(group, return_inverse=True)[1].reshape(-1)
-    group[empty] = n_samples + np.flatnonzero(empty)
-    return np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
+            open_rows = np.flatnonzero(np.bincount(group)[group] > max(n_samples // 20, 1))
+    return np.asarray(group, dtype=np.int64)
 
 
 def _connect(sketches: Sketches, similarity: float) -> Indices:

@@ -7,8 +7,7 @@ positives, is
 
 Given Sigma, B and all d_l are the mode of the posterior, by Newton steps: the d_l are eliminated by 2 x 2 systems.
 This leaves one small system for B. Sigma is fitted by EM (empirical Bayes), with the Laplace approximation of the
-posterior of d_l. Cells of one group of rows are not independent: the log-likelihood of a label is divided by its
-dispersion, the variance of its residuals summed over groups relative to that of independent cells.
+posterior of d_l.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ _LEAST_VARIANCE = 1e-6
 _LARGEST_STEP = 2.0
 _WIDTH = 0.1  # cells of a label whose logits differ by less are joined
 FEWEST_POSITIVES = 2  # a label with one positive has no positive cell out of fold: its model never saw it
-_PRIOR_CELLS = 5.0  # sum of squared residuals with which the dispersion of a label is shrunk to that of all labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +66,6 @@ def fit_label_effects(
     logits: Floats,
     observed: npt.NDArray[np.bool_],
     counts: npt.NDArray[Any],
-    groups: npt.NDArray[Any],
     start: LabelEffects | None = None,
 ) -> LabelEffects:
     """Fit B, d and Sigma to cells, one Newton step and one EM step at a time.
@@ -77,12 +74,10 @@ def fit_label_effects(
     ----------
     labels, logits, observed : label, logit under the pooled map, and whether observed, of each cell
     counts : positives of each label
-    groups : the group of each cell's row
     start : label effects of similar cells, whose B and Sigma are the initial solution
     """
     kept = counts[labels] >= FEWEST_POSITIVES
-    labels, logits, observed, groups = (part[kept] for part in (labels, logits, observed, groups))
-    cells = _join(labels, logits, observed, 1 / _dispersion(labels, logits, observed, groups, counts))
+    cells = _join(labels[kept], logits[kept], observed[kept])
     terms, n_labels = frequency_terms(counts), len(counts)
     seen = np.bincount(cells.labels, minlength=n_labels) > 0
     start = LabelEffects(_IDENTITY, np.diag([0.1, 0.2]), np.empty((0, 2))) if start is None else start
@@ -133,36 +128,13 @@ def _derivatives(cells: JoinedCells, pairs: Floats) -> tuple[Floats, Floats]:
     return np.stack([of_slope, of_intercept], axis=1).astype(np.float64), hessian
 
 
-def _join(labels: npt.NDArray[Any], logits: Floats, observed: npt.NDArray[np.bool_], weights: Floats) -> JoinedCells:
+def _join(labels: npt.NDArray[Any], logits: Floats, observed: npt.NDArray[np.bool_]) -> JoinedCells:
     """Return cells joined by label and logit; results hardly change, and there are far fewer."""
     lowest = float(logits.min(initial=0.0))
     at = ((logits - lowest) / _WIDTH).astype(np.int64)
     n_bins = int(at.max(initial=0)) + 1
     keys, of_cell = np.unique(labels.astype(np.int64) * n_bins + at, return_inverse=True)
     of_cell = of_cell.reshape(-1)
-    columns = weights, weights * observed, weights * logits
+    columns = np.ones(len(logits)), observed, logits
     mass, hits, total = (np.bincount(of_cell, part, len(keys)).astype(np.float64) for part in columns)
     return JoinedCells(keys // n_bins, total / mass, mass, hits)
-
-
-def _dispersion(
-    labels: npt.NDArray[Any],
-    logits: Floats,
-    observed: npt.NDArray[np.bool_],
-    groups: npt.NDArray[Any],
-    counts: npt.NDArray[Any],
-) -> Floats:
-    """Return the dispersion of each cell's label, at least 1, under the pooled map.
-
-    It is the sum over groups of (sum of residuals)^2, divided by the sum over cells of residual^2, and shrunk to the
-    same ratio of all labels. 1 if every group has one row.
-    """
-    residual = observed - expit(logits)
-    n_groups = int(groups.max(initial=0)) + 1
-    keys, of_cell = np.unique(labels.astype(np.int64) * n_groups + groups, return_inverse=True)
-    of_group = np.bincount(of_cell.reshape(-1), residual, len(keys)) ** 2
-    joint = np.bincount(keys // n_groups, of_group, len(counts))
-    single = np.bincount(labels, residual**2, len(counts))
-    pooled = joint.sum() / max(single.sum(), 1e-12)
-    ratio = (joint + _PRIOR_CELLS * pooled) / (single + _PRIOR_CELLS)
-    return np.asarray(np.maximum(ratio, 1.0)[labels])

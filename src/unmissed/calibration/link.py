@@ -17,7 +17,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Piece
 
 KEY = "calibration"
-MOST_RANKS = 10  # best cells of a row that labels are fitted to; chosen on held-out training rows (docs/calibration.md)
+MOST_RANKS = 10  # best cells of a row that labels are fitted to, chosen as docs/notes/calibration.md tells
 _NEWTON_STEPS = 30
 _N_PARTS = 3  # parts of the rows, each of which gets label effects of the others
 _LAYOUT: dict[str, tuple[Any, int]] = {
@@ -209,7 +209,7 @@ def _fit_pairs(
 ) -> tuple[npt.NDArray[np.float64], LabelEffects]:
     """Return slope and intercept of each label (n_labels, 2), fitted to chosen cells, and the label effects."""
     ranked, own = cells.select(chosen), logits[chosen]
-    effects = fit_label_effects(ranked.labels, own, ranked.observed, counts, ranked.groups, start)
+    effects = fit_label_effects(ranked.labels, own, ranked.observed, counts, start)
     pairs = frequency_terms(counts) @ effects.coefficients.T + effects.deviations
     _bound_slopes(pairs, own, ranked)
     return pairs, effects

@@ -22,10 +22,11 @@ from unmissed.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 FIRST_RANKS = (0, 1, 2, 3, 4, 5, 10)  # first rank of each class of ranks
+LAST_RANK = FIRST_RANKS[-1]  # ranks from here on share one class, so the order of further labels does not matter
 N_RANKS = 20  # best cells of a row to which rank effects are fitted
 LEAST_SLOPE = 0.05
-_FEWEST_ROWS = 500  # with fewer, rank effects had a higher log loss than none (docs/calibration.md)
-_RIDGE = 10.0  # precision of A_r around the identity, chosen on held-out training rows (docs/calibration.md)
+_FEWEST_ROWS = 500  # with fewer, rank effects had a higher log loss than none (docs/notes/calibration.md)
+_RIDGE = 10.0  # precision of A_r around the identity, chosen on held-out training rows (docs/notes/calibration.md)
 _MOST_STEPS, _LARGEST_STEP, _TOLERANCE = 50, 1.0, 1e-6
 _IDENTITY = np.array([[1.0, 0.0], [0.0, 0.0]])
 _LARGEST_LOGIT = 100.0

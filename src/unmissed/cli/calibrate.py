@@ -23,7 +23,7 @@ def calibrate(
         typer.Option(
             metavar="NAME",
             help="The column of the training file whose equal values belong together, such as the source of a record. "
-            "Default: rows with similar features belong together.",
+            "Default: rows with nearly equal features belong together.",
         ),
     ] = None,
     groups: Annotated[
@@ -43,8 +43,8 @@ def calibrate(
 
     The run's method is trained again without some of its training rows, for each of three parts in turn, and the scores
     of these held-out rows show which scores turn out right how often. This takes two to three times as long as the
-    training. Similar rows are held out together, since a copy of a held-out row in training would make the scores look
-    too good.
+    training. Nearly equal rows are held out together, since a copy of a held-out row in training would make the scores
+    look too good.
 
     A probability is that of a label being *observed*, that is, recorded in data like the training data. Where labels
     are missing there, `unmissed predict --true-probability` estimates how likely the label is true.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.metaestimators import available_if
 
-from unmissed.calibration import CANDIDATES, Calibration
+from unmissed.calibration import CANDIDATES, LAST_RANK, Calibration
 from unmissed.errors import InputError
 from unmissed.execution import Work
 from unmissed.models.frames import one_of
@@ -65,7 +65,7 @@ class CalibratedRanking:
         ----------
         X, Y, y, sample_weight, cell_propensity : what the model was fitted on, as in `fit`; weights count in the
             trainings, not in the probabilities
-        groups : one id per row; rows of a group are held out together. By default rows with similar features are
+        groups : one id per row; rows of a group are held out together. By default rows with nearly equal features
         n_folds : number of folds; by default 3, and from 200,000 rows on one held-out tenth
         seed : seed of the folds and of sampled cells
         verbose, progress : as in `fit`
@@ -91,6 +91,8 @@ class CalibratedRanking:
     ) -> npt.NDArray[np.float32] | sp.csr_matrix:
         """Return the probability that each label is observed; available after `calibrate`.
 
+        A probability depends on the rank of the label, so rows are also ranked: their 10 best labels of all.
+
         Parameters
         ----------
         X : the rows
@@ -106,7 +108,7 @@ class CalibratedRanking:
             raise InputError(f"{type(self).__name__} scores ranked labels only; use predict_proba(X, k=50)")
         scores = self.decision_function(X, labels)
         chosen = self._chosen(labels, len(scores))
-        ranks = self._ranks_of(chosen, self.rank(X, CANDIDATES))
+        ranks = self._ranks_of(chosen, self.rank(X, LAST_RANK))
         probabilities = self.calibration_.probability(np.broadcast_to(chosen, scores.shape), scores, ranks)
         if self.untrained_ is not None:
             probabilities[:, self.untrained_[chosen]] = 0

@@ -13,18 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.data import Dataset
-from unmissed.data.documents import Documents
-from unmissed.data.formats import find_reader
-from unmissed.data.readers.reader import DocumentReader, ReadOptions
-from unmissed.data.table_columns import Columns
 from unmissed.errors import InputError
 from unmissed.execution import Executor, OnDisk, Work
 from unmissed.progress import Progress, silent
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import CalibrationEntry, RunFolder
-from unmissed.runs.training_sources import DatasetOrPath, join, read_old_rows, sources_of
+from unmissed.runs.training_sources import DatasetOrPath, join, read_old_rows, training_documents
 
-SIMILAR = "similar rows"
+NEARLY_EQUAL = "nearly equal rows"
 
 
 def calibrate(
@@ -49,7 +45,7 @@ def calibrate(
     ----------
     path : the run's folder
     old_rows : data sets that the run was trained on, or their paths, if they moved or are in memory
-    groups : one id per training row; rows of a group are held out together. By default rows with similar features are
+    groups : one id per training row; rows of a group are held out together. By default rows with nearly equal features
     group_column : the column of the training files with these ids
     n_folds, seed : as in `Model.calibrate`
     n_jobs : number of threads
@@ -59,11 +55,11 @@ def calibrate(
     with folder.locked():
         run = Run(path)
         dataset = training_rows(run, old_rows, progress=progress)
-        what = SIMILAR if groups is None else "given groups"
+        what = NEARLY_EQUAL if groups is None else "given groups"
         if group_column is not None:
             if groups is not None:
                 raise InputError("groups and group_column exclude each other")
-            groups, what = read_groups(run, group_column, progress), f"column {group_column}"
+            groups, what = read_groups(run, group_column, old_rows, progress), f"column {group_column}"
         entry = CalibrationEntry("", dataset.n_samples, dataset.n_labels, n_folds, seed, what)
         entry = replace(entry, name=_name(run, dataset, entry, groups))
         if run.calibration != entry:
@@ -84,19 +80,19 @@ def training_rows(run: Run, old_rows: Sequence[DatasetOrPath] = (), *, progress:
     return join(run, datasets[:-1], datasets[-1]).dataset
 
 
-def read_groups(run: Run, column: str, progress: Progress = silent) -> npt.NDArray[Any]:
+def read_groups(
+    run: Run, column: str, old_rows: Sequence[DatasetOrPath] = (), progress: Progress = silent
+) -> npt.NDArray[Any]:
     """Return the values of a column of the training file, one per row; raise InputError if it cannot be read."""
-    sources = sources_of(run)
-    if len(sources) != 1 or sources[0].path is None:
-        raise InputError(f"{run.folder}: was not trained on one file; give one group per row (--groups FILE)")
-    source = sources[0]
-    assert source.path is not None
-    if not isinstance(find_reader(source.path), DocumentReader):
-        raise InputError(f"{source.path}: has no columns; give one group per row in a file (--groups FILE)")
-    columns = Columns(**{**source.options.get("columns", {}), "id": column})
-    found = Documents(source.path, ReadOptions(columns=columns)).label_lists(progress)[1]
-    if found is None or len(found) != source.n_samples:
-        raise InputError(f"{source.path}: some rows have no value in the column {column!r}")
+    documents = training_documents(run, old_rows)
+    if documents is None:
+        raise InputError(
+            f"{run.folder}: was not trained on one file with columns; give one group per row in a file (--groups FILE)"
+        )
+    columns = replace(documents.options.columns, id=column)
+    found = documents._replace(options=replace(documents.options, columns=columns)).label_lists(progress)[1]
+    if found is None:
+        raise InputError(f"{documents.source}: some rows have no value in the column {column!r}")
     return np.array(found)
 
 

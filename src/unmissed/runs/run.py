@@ -6,7 +6,6 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -15,30 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.archive import MANIFEST, open_archive, read_json
-from unmissed.calibration import KEY as CALIBRATION_KEY
-from unmissed.calibration import Calibration, Cells, true_probability
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.data.text import KIND as TEXT_KIND
 from unmissed.data.unicode import normalize
 from unmissed.errors import InputError, did_you_mean
-from unmissed.execution import OnDisk, Pieces
 from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.models.base import Model
 from unmissed.models.calibrated import RankBy
 from unmissed.models.method_registry import find_model
-from unmissed.models.probabilities import read_cells
 from unmissed.models.untrained import Counts
 from unmissed.propensity import PropensityLike, as_propensity, estimate_parts
 from unmissed.ranking import Ranking
+from unmissed.runs.calibrated_run import CalibratedRun
 from unmissed.runs.recipe import Recipe
 from unmissed.runs.replacing import standing
 from unmissed.runs.run_folder import (
     FEATURES_KIND,
     KIND,
     LABELS_KIND,
-    CalibrationEntry,
     Manifest,
     RunFolder,
     RunPart,
@@ -51,7 +46,7 @@ _logger = logging.getLogger(__name__)
 _ATTEMPTS = 20
 
 
-class Run:
+class Run(CalibratedRun):
     """A trained model on disk; its parts are opened on first access.
 
     Labels of an unfinished `extend` are left out, so a run can be used meanwhile. If `update` replaces the run before
@@ -187,50 +182,6 @@ class Run:
             if str(self.folder) in str(error):
                 raise
             raise InputError(f"{self.folder}: {error}") from error
-
-    def _open_calibration(self) -> Calibration | None:
-        """Return the calibration; labels that were added after it have the mean effect of labels with their count."""
-        pieces, entry = self._calibration_pieces(), self.calibration
-        if pieces is None or entry is None:
-            return None
-        piece = pieces.get(CALIBRATION_KEY)
-        if piece is None or entry.n_labels > self.n_labels:
-            raise InputError("its calibration is missing; the run is damaged: `unmissed calibrate` makes it again")
-        calibration = Calibration.from_piece(piece, entry.n_labels)
-        counts = self.label_counts
-        added = np.zeros(self.n_labels, np.int64) if counts is None else counts
-        return calibration.extend(added[entry.n_labels :]) if entry.n_labels < self.n_labels else calibration
-
-    def _calibration_pieces(self) -> Pieces | None:
-        entry = self.calibration
-        return None if entry is None else OnDisk(self.folder.calibration(entry.name), verify=self.verify)
-
-    @property
-    def calibration(self) -> CalibrationEntry | None:
-        """How the probabilities of the run were made; None if it has none: `unmissed calibrate` makes them."""
-        return self.manifest.calibration
-
-    def held_out_cells(self) -> Cells:
-        """Return the scored (row, label) pairs of held-out training rows that the calibration was fitted to."""
-        pieces, entry = self._calibration_pieces(), self.calibration
-        if pieces is None or entry is None:
-            raise self.not_calibrated()
-        return read_cells(pieces, entry.n_samples, entry.n_labels)
-
-    def not_calibrated(self) -> InputError:
-        """Return the error that reports that the run has no probabilities."""
-        return InputError(f"{self.folder}: has no probabilities; `unmissed calibrate {self.folder}` makes them")
-
-    def with_true_probabilities(self, ranking: Ranking, propensity: PropensityLike | None = None) -> Ranking:
-        """Return a ranking with the probabilities that labels are true: those of being observed, over propensities.
-
-        `propensity` is another propensity model than that of the recipe (or the default one).
-        `Ranking.clipped_fraction` is the fraction of labels whose ratio exceeded 1.
-        """
-        if ranking.probabilities is None:
-            raise self.not_calibrated()
-        found = true_probability(ranking.labels, ranking.probabilities, self.propensities(propensity))
-        return replace(ranking, true_probabilities=found.probability)
 
     @cached_property
     def text(self) -> TextFeatures | None:

@@ -103,7 +103,7 @@ class CalibrationEntry:
     n_samples : number of rows of which the folds were made
     n_labels : number of labels that the run had; labels that `extend` added later are not calibrated
     n_folds, seed : options of `calibrate`; None is the default number of folds
-    groups : what was held out together: "similar rows", "given groups", or "column NAME"
+    groups : what was held out together: "nearly equal rows", "given groups", or "column NAME"
     """
 
     name: str
@@ -111,7 +111,7 @@ class CalibrationEntry:
     n_labels: int
     n_folds: int | None = None
     seed: int = 0
-    groups: str = "similar rows"
+    groups: str = "nearly equal rows"
 
 
 @dataclass(frozen=True)

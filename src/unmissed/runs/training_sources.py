@@ -15,9 +15,10 @@ import scipy.sparse as sp
 
 from unmissed.data import Dataset
 from unmissed.data.dataset import Origin
+from unmissed.data.documents import Documents
 from unmissed.data.encodings import UTF8
-from unmissed.data.formats import files_of
-from unmissed.data.readers.reader import ReadOptions
+from unmissed.data.formats import files_of, find_reader
+from unmissed.data.readers.reader import DocumentReader, ReadOptions
 from unmissed.data.sources import load_again, origin_options
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
@@ -71,6 +72,22 @@ def read_old_rows(run: Run, old_rows: Sequence[DatasetOrPath] = (), *, progress:
     return [here.get(source.digest) or _read(run, source, progress) for source in sources]
 
 
+def training_documents(run: Run, old_rows: Sequence[DatasetOrPath] = ()) -> Documents | None:
+    """Return the documents that a run was trained on, if it was trained on one file of documents, else None.
+
+    `old_rows` has the new path of the file if it was moved.
+    """
+    sources = sources_of(run)
+    if len(sources) != 1 or sources[0].path is None:
+        return None
+    paths = [os.fspath(one) for one in old_rows if not isinstance(one, Dataset)]
+    path = paths[0] if paths else sources[0].path
+    _check_exists(run, files_of(path))
+    if not isinstance(find_reader(path), DocumentReader):
+        return None
+    return Documents(path, origin_options(Origin(path, sources[0].options)))
+
+
 def join(run: Run, old: Sequence[Dataset], new: Dataset) -> JoinedRows:
     """Stack old and new rows; columns are the run's labels, then the labels that only the new rows have.
 
@@ -116,10 +133,7 @@ def _read(run: Run, source: Source, progress: Progress) -> Dataset:
     if source.path is None:
         known = f"its digest is {source.digest[:12]}"
         raise InputError(f"{run.folder}: does not know where its training data is ({known}); {_USE_OLD_ROWS}")
-    files = [*files_of(source.path), *filter(None, [source.options.get("dense")])]
-    if not all(map(os.path.exists, files)):
-        where = ",".join(map(str, files))
-        raise InputError(f"{run.folder}: its training data is not where it was, {where}; {_USE_OLD_ROWS}")
+    _check_exists(run, [*files_of(source.path), *filter(None, [source.options.get("dense")])])
     dataset = load_again(Origin(source.path, source.options), text=run.text, progress=progress)
     if dataset.digest != source.digest:
         embedded = run.text is not None and run.text.encoder is not None and dataset.store is None
@@ -129,6 +143,13 @@ def _read(run: Run, source: Source, progress: Progress) -> Dataset:
             f"{source.digest[:12]}; {_USE_OLD_ROWS}{advice}"
         )
     return dataset
+
+
+def _check_exists(run: Run, files: Sequence[Any]) -> None:
+    """Raise InputError unless the files of training data exist."""
+    if not all(map(os.path.exists, files)):
+        where = ",".join(map(str, files))
+        raise InputError(f"{run.folder}: its training data is not where it was, {where}; {_USE_OLD_ROWS}")
 
 
 def check_parts(run: Run, dataset: Dataset) -> None:

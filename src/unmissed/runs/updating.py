@@ -12,7 +12,7 @@ from unmissed.errors import InputError
 from unmissed.execution import Executor
 from unmissed.models.method_registry import make_model
 from unmissed.progress import Progress, silent
-from unmissed.runs.calibrating import SIMILAR, calibrate
+from unmissed.runs.calibrating import NEARLY_EQUAL, calibrate
 from unmissed.runs.replacing import next_of, replace_run
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import RunFolder, Source
@@ -59,7 +59,7 @@ def update(
         sources.append(Source.of(dataset))
         train(model, joined, aside, executor=executor, progress=progress, sources=sources)
         before = run.calibration
-        if before is not None and before.groups == SIMILAR:
+        if before is not None and before.groups == NEARLY_EQUAL:
             options: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
             calibrate(aside, old_rows=[*old, dataset], **options, executor=executor, progress=progress)
         with RunFolder(aside).locked():  # becomes the lock of the run with the rename
