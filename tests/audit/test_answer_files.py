@@ -38,7 +38,7 @@ def found():
 
 
 EXPECTED = [
-    Answer(f"{name} id", name, verdict, "ann")
+    Answer(f"{name} id", name, verdict, "ann", 0.75)
     for name, verdict in zip(HOSTILE, ("yes", "no", "unsure", "yes", "no"), strict=True)
 ]
 VERDICTS = [answer.verdict for answer in EXPECTED]
