@@ -54,7 +54,8 @@ def _answer(where: str, record: Mapping[str, Any]) -> Answer | None:
         return None
     if word not in _VERDICTS:
         raise InputError(f"{where}: the answer is {word[:40]!r}; expected yes, no or unsure")
-    row = record.get("id") if record.get("id") not in (None, "") else record.get("row")
+    has_id = record.get("id") not in (None, "") and "annotation_id" not in record  # that is Label Studio's own number
+    row = record.get("id") if has_id else record.get("row")
     texts = {"row": row, "label": record.get("label"), "annotator": record.get("annotator") or ""}
     for name, value in texts.items():
         if not isinstance(value, str | int) or isinstance(value, bool) or (name != "annotator" and value == ""):
@@ -123,6 +124,8 @@ def _read_items(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield from _of_task(where, item)
         elif isinstance(item, dict) and isinstance(item.get("metadata"), dict):
             yield from _of_record(where, item)
+        elif isinstance(item, dict) and "annotation_id" in item:
+            yield where, item  # Label Studio's JSON-MIN
         else:
             raise InputError(f"{where}: expected a task of Label Studio (data) or a record of Argilla (metadata)")
 
@@ -143,7 +146,7 @@ def _of_task(where: str, task: dict[str, Any]) -> Iterator[tuple[str, Mapping[st
 
 
 def _of_record(where: str, record: dict[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the answers of an Argilla record; drafts and discarded responses are skipped."""
+    """Yield the answers of an Argilla record; drafts and discarded responses are skipped if the status is known."""
     responses = record.get("responses") or {}
     if not isinstance(responses, dict):
         raise InputError(f"{where}: expected responses by question, found {kind_of(responses)}")
