@@ -7,7 +7,7 @@ label's frequency, and by a p that depends on the row. A model is trained on the
 Cells without a label are then ordered by `missing_probability` (with the default p of `unmissed missing`, with the
 known p, and with Jain's), by the out-of-fold margin, and by margin minus popularity, whose weight is the best of four,
 chosen on the dropped labels. `--cleanlab` names the python of an environment with cleanlab, which gets the same
-probabilities as a dense matrix; its best order of three is shown.
+probabilities as a dense matrix; the better of its two orders is shown.
 Average precision counts dropped labels that are not candidates as not found. Intervals are paired, by resampling rows.
 """
 
@@ -98,8 +98,8 @@ class Judge:
     def compare(self, orders: dict[str, np.ndarray], resamples: int) -> dict[str, np.ndarray]:
         """Return figures of each order, (1 + resamples, 2); the first are those of the data.
 
-        Resamples use the first cells of an order, five times as many as labels were dropped, to save time; they are moved by the
-        difference that this makes to the figures of the data.
+        Resamples use the first cells of an order, five times as many as labels were dropped, to save time; they are
+        moved by the difference that this makes to the figures of the data.
         """
         n, rng = len(self.n_dropped), np.random.default_rng(0)
         draws = [np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(resamples)]

@@ -60,9 +60,7 @@ def _answer(where: str, record: Mapping[str, Any]) -> Answer | None:
     for name, value in texts.items():
         if not isinstance(value, str | int) or isinstance(value, bool) or (name != "annotator" and value == ""):
             raise InputError(f"{where}: expected a {name} for the answer {word!r}, found {kind_of(value)}")
-    return Answer(
-        str(row), str(record["label"]), _VERDICTS[word], str(texts["annotator"]), _probability(where, record)
-    )
+    return Answer(str(row), str(record["label"]), _VERDICTS[word], str(texts["annotator"]), _probability(where, record))
 
 
 def _probability(where: str, record: Mapping[str, Any]) -> float | None:

@@ -173,9 +173,7 @@ def _stated(cells: Sequence[Sequence[Answer]]) -> Floats:
 def _by_probability(questions: _Questions) -> list[AcceptedShare]:
     bins = np.minimum((np.nan_to_num(questions.stated, nan=-1.0) * _N_BINS).astype(np.int64), _N_BINS - 1)
     usable = questions.decided & ~np.isnan(questions.stated)
-    return [
-        questions.share(usable & (bins == at), at / _N_BINS, (at + 1) / _N_BINS) for at in np.unique(bins[usable])
-    ]
+    return [questions.share(usable & (bins == at), at / _N_BINS, (at + 1) / _N_BINS) for at in np.unique(bins[usable])]
 
 
 def _by_frequency(run: Run, questions: _Questions, labels: Integers) -> list[AcceptedShare]:
