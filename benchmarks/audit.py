@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.corpora import load_corpus
+from benchmarks.missing import cross_fitted
 from unmissed.audit.audit_estimates import CellAnswers, estimate
 from unmissed.audit.sampling import AuditPopulation
-from unmissed.calibration import fit_calibration, make_folds
 from unmissed.matrices import check_Y
 from unmissed.models import PWDiSMEC, TrainingData
-from unmissed.models.out_of_fold import cross_fit
 from unmissed.propensity import Jain
 
 
@@ -48,24 +47,21 @@ def main() -> None:
     options = parser.parse_args()
     corpus = load_corpus(options.data, options.cache)
     X, Y = corpus.X, check_Y(corpus.Y)
-    model = PWDiSMEC(weighting="floored-tail", C=0.5)
     rows = TrainingData.check(X, Y, normalize=True)
-    p = known_propensities(rows.X, Y, model.fit_rows(rows))
+    p = known_propensities(rows.X, Y, PWDiSMEC().fit_rows(rows))
     for kind, each in p.items():
-        population, truth = audited(X, Y, each, model)
+        population, truth = audited(X, Y, each)
         simulate(kind, population, truth, options)
 
 
-def audited(X, Y, p: np.ndarray, model) -> tuple[AuditPopulation, np.ndarray]:
+def audited(X, Y, p: np.ndarray) -> tuple[AuditPopulation, np.ndarray]:
     """Return the population of an audit of labels dropped by p, and the keys of dropped cells."""
     kept = np.random.default_rng(1).random(Y.nnz) < p
     coo = Y.tocoo()
     observed = check_Y(type(Y)((np.ones(kept.sum(), Y.dtype), (coo.row[kept], coo.col[kept])), shape=Y.shape))
-    rows = TrainingData.check(X, observed, normalize=True)
-    cells = cross_fit(model, rows, make_folds(rows.X))
-    probability = fit_calibration(cells, rows.label_counts).probability(cells.labels, cells.scores)
-    assumed = Jain().estimate(rows.label_counts, rows.n_samples)
-    population = AuditPopulation(cells, probability.astype(np.float64), assumed, observed)
+    case = cross_fitted(X, observed)
+    assumed = Jain().estimate(case.rows.label_counts, case.rows.n_samples)
+    population = AuditPopulation(case.cells, case.pi, assumed, observed)
     return population, np.sort(coo.row[~kept].astype(np.int64) * Y.shape[1] + coo.col[~kept])
 
 

@@ -38,7 +38,7 @@ def found():
 
 
 EXPECTED = [
-    Answer(f"{name} id", name, verdict, "ann")
+    Answer(f"{name} id", name, verdict, "ann", 0.75)
     for name, verdict in zip(HOSTILE, ("yes", "no", "unsure", "yes", "no"), strict=True)
 ]
 VERDICTS = [answer.verdict for answer in EXPECTED]
@@ -58,6 +58,25 @@ def test_a_label_studio_export_comes_back(found, tmp_path):
         ]
     (tmp_path / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
     assert read_answers(tmp_path / "export.json") == EXPECTED
+
+
+def test_label_studios_short_exports_come_back(found, tmp_path):
+    """JSON-MIN and CSV have the data of a task beside Label Studio's own id, as its converter writes them."""
+    FORMATS["label-studio"](found, tmp_path / "tasks.json")
+    tasks = json.loads((tmp_path / "tasks.json").read_text(encoding="utf-8"))
+    own = {"annotation_id": 500, "created_at": "2024-01-01", "lead_time": 1.5}
+    items = [
+        {**task["data"], "id": 100 + at, "answer": verdict, "annotator": "ann", **own}
+        for at, (task, verdict) in enumerate(zip(tasks, VERDICTS, strict=True))
+    ]
+    (tmp_path / "min.json").write_text(json.dumps(items), encoding="utf-8")
+    assert read_answers(tmp_path / "min.json") == EXPECTED
+    with open(tmp_path / "result.csv", "w", newline="", encoding="utf-8") as stream:
+        table = csv.DictWriter(stream, sorted(items[0]))
+        table.writeheader()
+        table.writerows(items)
+    got = [answer._replace(row=answer.row.replace("\r\n", "\n")) for answer in read_answers(tmp_path / "result.csv")]
+    assert got == EXPECTED
 
 
 def test_prodigy_examples_come_back(found, tmp_path):

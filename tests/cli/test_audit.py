@@ -109,7 +109,10 @@ def test_several_people_answer_and_their_agreement_is_said(folder, sheet, capsys
 def test_what_cannot_be_read_is_refused(folder, sheet, capsys, tmp_path):
     lone = tmp_path / "lone.csv"
     lone.write_bytes(sheet.read_bytes())
-    assert "give it by --plan" in refused(capsys, "audit", "read", lone, "--run", folder / "run")
+    lost = ("--plan", tmp_path / "lost.json")
+    assert "no such file" in refused(capsys, "audit", "read", lone, *lost, "--run", folder / "run")
+    out = ("--out", tmp_path / "p.csv")
+    assert "give the plan by --plan" in refused(capsys, "audit", "read", lone, "--run", folder / "run", *out)
     plan = ("--plan", f"{sheet}.plan.json", "--run", folder / "run")
     fill(lone, lambda line: "maybe")
     assert ":2: the answer is 'maybe'; expected yes, no or unsure" in refused(capsys, "audit", "read", lone, *plan)
@@ -161,3 +164,32 @@ def test_evaluate_shows_intervals_with_and_without_the_uncertainty_of_propensiti
     assert "PSP, p uncertain" in text
     assert "PSnDCG, p uncertain" in text
     assert "p uncertain" not in said(capsys, *words)
+
+
+def test_answers_without_a_plan_give_the_share_of_accepted_labels(folder, capsys, tmp_path):
+    answers = tmp_path / "answers.csv"
+    lines = ["id,label,answer,probability,annotator,text"]
+    lines += [f'text-{at},=l69,{"accept" if at < 30 else "reject"},0.85,ann,"two\nlines"' for at in range(40)]
+    lines += [f"text-{at},=l69,no,0.85,ben,t" for at in range(10)]  # ties with ann
+    lines += [f"text-{at},=l3,{'yes' if at == 0 else 'unsure'},,ann,t" for at in range(5)]
+    lines += ["text-0,other,no,0.05,ann,t"] * 2
+    answers.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = json.loads(said(capsys, "audit", "read", answers, "--run", folder / "run", "--json"))
+    assert (found["n_answers"], found["n_questions"], found["n_tied"], found["n_unsure"]) == (57, 46, 10, 4)
+    assert (found["overall"]["n_decided"], found["overall"]["n_accepted"]) == (32, 21)
+    likely = found["by_probability"][-1]
+    assert (likely["low"], likely["high"], likely["n_decided"], likely["n_accepted"]) == (0.8, 0.9, 30, 20)
+    assert likely["predicted"] == pytest.approx(0.85)
+    # exact binomial tails at the ends of the interval
+    from scipy.stats import binom
+
+    assert binom.sf(19, 30, likely["share_low"]) == pytest.approx(0.025, abs=1e-6)
+    assert binom.cdf(20, 30, likely["share_high"]) == pytest.approx(0.025, abs=1e-6)
+    assert found["n_without_probability"] == 1
+    assert found["unknown_labels"] == {"other": 2}
+    assert [one["n_decided"] for one in found["by_frequency"]] == [1, 30]
+    assert found["by_frequency"][-1]["high"] >= found["by_frequency"][0]["high"]
+    assert found["agreement"]["n_cells"] == 11
+    text = said(capsys, "audit", "read", answers, "--run", folder / "run")
+    assert "propensities cannot be estimated" in text
+    assert "labels that the run does not have" in text

@@ -27,7 +27,8 @@ def read_answers(path: PathLike) -> list[Answer]:
     """Return the answers in a file or in all files of a folder, in the order of file names and lines.
 
     Cells without an answer are left out. A CSV table has the columns `row` or `id`, `label`, `answer` (yes, no or
-    unsure; empty if not answered) and possibly `annotator`; other columns are ignored. JSON is an export of Label
+    unsure; empty if not answered) and possibly `annotator` and the stated `probability` (or `missing_probability`);
+    other columns are ignored. JSON is an export of Label
     Studio or records of Argilla, JSON lines are Prodigy's examples or objects with the keys of the table. Raise
     InputError with the file and the line or item if something cannot be read.
     """
@@ -53,12 +54,28 @@ def _answer(where: str, record: Mapping[str, Any]) -> Answer | None:
         return None
     if word not in _VERDICTS:
         raise InputError(f"{where}: the answer is {word[:40]!r}; expected yes, no or unsure")
-    row = record.get("id") if record.get("id") not in (None, "") else record.get("row")
+    has_id = record.get("id") not in (None, "") and "annotation_id" not in record  # that is Label Studio's own number
+    row = record.get("id") if has_id else record.get("row")
     texts = {"row": row, "label": record.get("label"), "annotator": record.get("annotator") or ""}
     for name, value in texts.items():
         if not isinstance(value, str | int) or isinstance(value, bool) or (name != "annotator" and value == ""):
             raise InputError(f"{where}: expected a {name} for the answer {word!r}, found {kind_of(value)}")
-    return Answer(str(row), str(record["label"]), _VERDICTS[word], str(texts["annotator"]))
+    return Answer(str(row), str(record["label"]), _VERDICTS[word], str(texts["annotator"]), _probability(where, record))
+
+
+def _probability(where: str, record: Mapping[str, Any]) -> float | None:
+    """Return the probability that was stated with a question: that of a service, or of a list of missing labels."""
+    name = "probability" if record.get("probability") not in (None, "") else "missing_probability"
+    given = record.get(name)
+    if given in (None, ""):
+        return None
+    try:
+        value = float(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else -1.0
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError(f"{where}: expected a {name} between 0 and 1, found {str(given)[:40]!r}")
+    return value
 
 
 def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -105,6 +122,8 @@ def _read_items(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield from _of_task(where, item)
         elif isinstance(item, dict) and isinstance(item.get("metadata"), dict):
             yield from _of_record(where, item)
+        elif isinstance(item, dict) and "annotation_id" in item:
+            yield where, item  # Label Studio's JSON-MIN
         else:
             raise InputError(f"{where}: expected a task of Label Studio (data) or a record of Argilla (metadata)")
 
@@ -125,7 +144,7 @@ def _of_task(where: str, task: dict[str, Any]) -> Iterator[tuple[str, Mapping[st
 
 
 def _of_record(where: str, record: dict[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the answers of an Argilla record; drafts and discarded responses are skipped."""
+    """Yield the answers of an Argilla record; drafts and discarded responses are skipped if the status is known."""
     responses = record.get("responses") or {}
     if not isinstance(responses, dict):
         raise InputError(f"{where}: expected responses by question, found {kind_of(responses)}")

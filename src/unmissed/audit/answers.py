@@ -16,9 +16,11 @@ class Answer(NamedTuple):
     label : the name of the label, or its number if labels have no names
     verdict : "yes", "no" or "unsure"
     annotator : who answered; empty if unknown
+    probability : the probability that was stated with the question; None if unknown
     """
 
     row: str
     label: str
     verdict: Verdict
     annotator: str = ""
+    probability: float | None = None

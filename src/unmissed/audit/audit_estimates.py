@@ -158,7 +158,7 @@ def estimate(sample: AuditSample, answers: CellAnswers, seed: int = 0) -> AuditR
     return AuditResult(
         [_estimate_band(sample, at, n, yes, [found, as_no, as_yes]) for at in range(len(sample.bands))],
         _finder_bins(sample, answers),
-        _agreement(answers),
+        agreement_of(answers),
         len(sample),
         int(decided.sum()),
         int(answers.only_unsure.sum()),
@@ -208,7 +208,7 @@ def _finder_bins(sample: AuditSample, answers: CellAnswers) -> list[FinderBin]:
     return found
 
 
-def _agreement(answers: CellAnswers) -> Agreement | None:
+def agreement_of(answers: CellAnswers) -> Agreement | None:
     """Return how often two answers to a cell are the same, and Fleiss' kappa for varying numbers of answers."""
     table = np.column_stack(answers).astype(np.float64)
     table = table[table.sum(axis=1) >= 2]

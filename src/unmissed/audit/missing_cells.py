@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.audit.training_documents import TrainingRows, read_training_rows
-from unmissed.audit.unchecked_cells import UncheckedCells, cells_without_label
+from unmissed.audit.unchecked_cells import UncheckedCells, cells_without_label, say_propensity
 from unmissed.errors import InputError
 from unmissed.progress import Progress, silent
 from unmissed.propensity import PropensityLike
@@ -97,6 +97,7 @@ class MissingLabels:
             "n_samples": self.cells.n_samples,
             "expected_true": self.expected,
             "clipped_fraction": self.clipped_fraction,
+            "propensity": say_propensity(self.cells.propensity),
         }
 
     def _words(self, at: int) -> list[tuple[str, float]]:
@@ -133,7 +134,8 @@ def find_missing(
     ----------
     run : a calibrated run
     top : number of cells
-    propensity : the propensity model; None takes that of the recipe, or the default one
+    propensity : the propensity model; None takes that of the recipe unless it is Jain's with its usual constants, and
+        then `DEFAULT_PROPENSITY`, an assumption: about 0.6, slightly lower for rare labels
     labels : names or numbers of the labels to look for; None looks for all
     min_count, max_count : least and largest number of training rows of a label
     per_row, per_label : largest number of cells of a row, and of a label; the most probable ones are kept

@@ -10,10 +10,34 @@ import numpy.typing as npt
 
 from unmissed.calibration import Cells
 from unmissed.errors import InputError
-from unmissed.propensity import PropensityLike
+from unmissed.propensity import Constant, FrequencyCurve, FromTable, Jain, Propensity, PropensityLike, as_propensity
 from unmissed.runs.run import Run
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlattenedJain:
+    """The assumption without evidence: odds of missing that depend less on frequency than in Jain's model.
+
+    (1 - p) / p = (2 / 3)^(1 - share) odds^share, where odds is (1 - p) / p of Jain's model. A share of 0 is p = 0.6 for
+    all labels, which is the order of pi; a share of 1 is Jain's model.
+
+    Parameters
+    ----------
+    share : how much of Jain's slope is kept; chosen by `benchmarks.missing` (docs/notes/missing.md)
+    """
+
+    share: float = 0.125
+
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+        """Return p of each label."""
+        p = Jain().estimate(label_counts, n_samples)
+        return np.asarray(1 / (1 + (2 / 3) ** (1 - self.share) * ((1 - p) / p) ** self.share))
+
+
+DEFAULT_PROPENSITY = FlattenedJain()
+"""The propensities of `unmissed missing` if neither the caller nor the recipe of the run gives others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +51,7 @@ class UncheckedCells:
     missing_probability : float64 array: P(label is true | it is not observed, x), at most 1
     clipped : bool array: where `missing_probability` was above 1 before it was clipped
     n_samples, n_labels : numbers of rows and labels of the data
+    propensity : the propensity model of `missing_probability`
     """
 
     rows: npt.NDArray[np.int32]
@@ -36,6 +61,7 @@ class UncheckedCells:
     clipped: npt.NDArray[np.bool_]
     n_samples: int
     n_labels: int
+    propensity: Propensity = DEFAULT_PROPENSITY
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,9 +98,37 @@ def unchecked_cells(run: Run, propensity: PropensityLike | None = None) -> Unche
     Parameters
     ----------
     run : a calibrated run
-    propensity : the propensity model; None takes that of the recipe, or the default one
+    propensity : the propensity model; None takes `missing_propensity`
     """
     return cells_without_label(run, run.held_out_cells(), propensity)
+
+
+def missing_propensity(run: Run, propensity: PropensityLike | None = None) -> Propensity:
+    """Return the propensity model by which missing labels are found.
+
+    That is the given one, or that of the run's recipe. Jain's model with its usual constants is the default of training
+    and no evidence; `DEFAULT_PROPENSITY` is taken in its stead.
+    """
+    if propensity is not None:
+        return as_propensity(propensity)
+    of_recipe = run.recipe.propensity
+    return DEFAULT_PROPENSITY if of_recipe is None or of_recipe == Jain() else of_recipe
+
+
+def say_propensity(model: Propensity) -> str:
+    """Return what is known about propensities, for people who read probabilities that follow from them."""
+    match model:
+        case FlattenedJain():
+            return "assumed propensities (about 0.6, slightly lower for rare labels)"
+        case Jain():
+            return f"assumed propensities (Jain's model, a = {model.a:g}, b = {model.b:g})"
+        case Constant():
+            return f"the propensity {model.p:g} for all labels"
+        case FromTable():
+            return "a table of propensities"
+        case FrequencyCurve():
+            return "propensities estimated from data, by label frequency"
+    return f"propensities by {type(model).__name__}"
 
 
 def cells_without_label(run: Run, cells: Cells, propensity: PropensityLike | None = None) -> UncheckedCells:
@@ -84,5 +138,6 @@ def cells_without_label(run: Run, cells: Cells, propensity: PropensityLike | Non
         raise run.not_calibrated()
     cells = cells.select(~cells.observed & (cells.ranks >= 0))
     observed = run.model.calibration_.probability(cells.labels, cells.scores, cells.ranks).astype(np.float64)
-    found, clipped = missing_probability(observed, run.propensities(propensity)[cells.labels])
-    return UncheckedCells(cells.rows, cells.labels, observed, found, clipped, entry.n_samples, run.n_labels)
+    model = missing_propensity(run, propensity)
+    found, clipped = missing_probability(observed, run.propensities(model)[cells.labels])
+    return UncheckedCells(cells.rows, cells.labels, observed, found, clipped, entry.n_samples, run.n_labels, model)

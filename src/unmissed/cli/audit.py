@@ -12,7 +12,7 @@ from unmissed.cli.train import OldRows, RunPath
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
-    from unmissed.audit.audit_estimates import AuditResult
+    from unmissed.audit.audit_estimates import Agreement, AuditResult
 
 app = typer.Typer(
     no_args_is_help=True, help="Estimate how many labels are missing: plan checks by people, read their answers."
@@ -81,7 +81,8 @@ def read(
     ],
     run: Annotated[Path, typer.Option(metavar="DIR", help="The run that the audit was planned for.")],
     plan_file: Annotated[
-        Path | None, typer.Option("--plan", help="The plan. Default: the first sheet's name with .plan.json.")
+        Path | None,
+        typer.Option("--plan", help="The plan. Default: the first sheet's name with .plan.json, if there is one."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -95,9 +96,14 @@ def read(
     Several files may answer the same questions; their agreement is printed. "unsure" does not count as "no": these
     questions count as not asked, and the propensities with each of them as no, or as yes, are printed as well.
 
+    Answers without a plan, such as those of the service's page, may be to any documents. The share of accepted labels
+    is printed, by stated probability and by label frequency; propensities cannot be estimated from them.
+
     Example: unmissed audit read sheet.csv --run tags --out propensities.csv
 
     Example: unmissed audit read anna.csv bert.csv --plan sheet.csv.plan.json --run tags
+
+    Example: unmissed audit read answers.csv --run tags
     """
     from unmissed.audit.answer_files import read_answers
     from unmissed.audit.audit_estimates import estimate
@@ -106,8 +112,9 @@ def read(
     from unmissed.runs import open_run
 
     plan_of = plan_path(sheets[0]) if plan_file is None else plan_file
-    if not plan_of.exists():
-        raise InputError(f"{plan_of}: no such file; it was written beside the sheet: give it by --plan")
+    if plan_file is None and not plan_of.exists():
+        _read_without_plan(sheets, run, out, json)
+        return
     planned, opened = read_plan(plan_of), open_run(run)
     if opened.calibration is None or opened.calibration.name != planned.calibration:
         raise InputError(f"{plan_of}: was not made for {run}, or the run was calibrated again since")
@@ -198,9 +205,46 @@ def _print_result(result: "AuditResult") -> None:
     show.print_table(
         "Probability that a label is missing: predicted and answered", ["bin", "checked", "predicted", "yes"], finder
     )
-    if result.agreement is not None:
-        kappa = "undefined" if result.agreement.kappa is None else f"{result.agreement.kappa:.2f}"
+    _print_agreement(result.agreement)
+
+
+def _print_agreement(agreement: "Agreement | None") -> None:
+    if agreement is not None:
+        kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
         show.say(
-            f"Agreement on {result.agreement.n_cells:,} questions with several answers: "
-            f"{result.agreement.agreeing:.1%}, Fleiss' kappa {kappa}."
+            f"Agreement on {agreement.n_cells:,} questions with several answers: "
+            f"{agreement.agreeing:.1%}, Fleiss' kappa {kappa}."
         )
+
+
+def _read_without_plan(files: Sequence[Path], run: Path, out: Path | None, json: bool) -> None:
+    """Print what answers say that belong to no plan."""
+    from unmissed.audit.answer_files import read_answers
+    from unmissed.audit.unplanned_answers import summarize_answers
+    from unmissed.runs import open_run
+
+    if out is not None:
+        raise InputError(f"{files[0]}: has no plan beside it, so --out has no propensities; give the plan by --plan")
+    found = summarize_answers(open_run(run), [answer for one in files for answer in read_answers(one)])
+    if json:
+        show.print_json(found.to_json())
+        return
+    title = f"{found.n_answers:,} answers to {found.n_questions:,} questions [95 % interval]"
+    groups = [("all", [] if found.overall is None else [found.overall])]
+    groups += [("probability {low:g} - {high:g}", found.by_probability)]
+    groups += [("{low:,.0f}-{high:,.0f} positives", found.by_frequency)]
+    rows = [
+        [
+            name.format(low=one.low, high=one.high),
+            f"{one.n_decided:,}",
+            f"{one.n_accepted:,}",
+            f"{one.share:.3f} [{one.share_low:.3f}, {one.share_high:.3f}]",
+            "-" if one.predicted is None else f"{one.predicted:.3f}",
+        ]
+        for name, shares in groups
+        for one in shares
+    ]
+    show.print_table(title, ["questions", "decided", "accepted", "share accepted", "stated probability"], rows)
+    _print_agreement(found.agreement)
+    for line in found.warnings:
+        show.say(f"Warning: {line}.")

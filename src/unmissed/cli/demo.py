@@ -39,5 +39,5 @@ def demo(
     for sentence in results.verdicts:
         show.say(sentence)
     columns = ["training row", "label", "missing_probability", "words", "was dropped"]
-    show.print_table(results.missing.verdict, columns, missing_rows(results))
+    show.print_table(f"{results.missing.verdict} The best row of each label:", columns, missing_rows(results))
     show.say(f"Report: {page}")

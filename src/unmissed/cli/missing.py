@@ -46,7 +46,8 @@ def missing(
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="The propensities: jain, jain:A,B, constant:P or table:FILE. Default: those of the training, or jain."
+            help="The propensities: jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA. Default: "
+            "those given in training; otherwise about 0.6, slightly lower for rare labels."
         ),
     ] = None,
     label: Annotated[
@@ -147,6 +148,8 @@ def _apply(run: "Run", answers: Path, out: Path | None, old_rows: list[str], jso
 
 def _report(found: "MissingLabels", out: Path | None, json: bool) -> None:
     """Print a summary, and the cells if they are not in a file."""
+    from unmissed.audit.unchecked_cells import say_propensity
+
     if json:
         cells = {} if out is not None else {"cells": [{**cell, "words": dict(cell["words"])} for cell in found]}
         show.print_json({**found.summary(), "out": None if out is None else str(out), **cells})
@@ -157,6 +160,10 @@ def _report(found: "MissingLabels", out: Path | None, json: bool) -> None:
     show.say(
         f"{written}{len(found):,} of {found.n_candidates:,} cells without a label; {found.expected:,.0f} of them are "
         f"expected to be true; {100 * found.clipped_fraction:.1f} % of the probabilities were clipped at 1"
+    )
+    show.say(
+        f"probabilities follow from {say_propensity(found.cells.propensity)}; "
+        "`unmissed audit plan` and `audit duplicates` estimate them"
     )
     if found.n_scored_rows < found.cells.n_samples:
         show.say(

@@ -57,7 +57,7 @@ class MissingLine(NamedTuple):
 
 
 class FoundMissing(NamedTuple):
-    """The labels that are most probably missing: how many were looked at and were dropped, and the first ones."""
+    """The cells whose label is most probably missing: how many, how many were dropped, and the best of some labels."""
 
     method: str
     n_cells: int

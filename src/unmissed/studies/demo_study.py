@@ -197,11 +197,12 @@ def _find_missing(data: _Data, runs: Path, n_jobs: int | None) -> FoundMissing:
     n_dropped = data.truth.nnz - data.train.Y.nnz
     found = find_missing(run, top=min(_MOST_MISSING, max(n_dropped // 10, _LISTED)), words=3, old_rows=[data.train])
     was_dropped = is_observed(data.truth, found.cells.rows, found.cells.labels).tolist()
+    best = {cell["label"]: (cell, dropped) for cell, dropped in reversed(list(zip(found, was_dropped, strict=True)))}
     lines = [
         MissingLine(
             cell["row"], cell["label"], cell["missing_probability"], [name for name, _ in cell["words"]], dropped
         )
-        for cell, dropped in zip(islice(found, _LISTED), was_dropped, strict=False)
+        for cell, dropped in islice(sorted(best.values(), key=lambda one: -one[0]["missing_probability"]), _LISTED)
     ]
     return FoundMissing(spec.title, len(found), sum(was_dropped), lines)
 
