@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Self
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+
+from tests.reports.test_browser import CHROMIUM
+from tests.serve.serving import serving
 
 TEXT = 'The "annual" report; the Court heard a judge on cod, QUOTA\n\nand bread. Café: cod quota.'
 ATTACK = "<img src=x onerror=\"document.title='attacked'\">"
@@ -69,41 +66,49 @@ def make_runs(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in words}
 
 
-class Service:
-    """`unmissed serve` in a process, from entering to leaving.
+@pytest.fixture(scope="session")
+def page_runs(tmp_path_factory):
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: the page is not looked at")
+    return make_runs(tmp_path_factory.mktemp("page"))
 
-    Parameters
-    ----------
-    runs : folders of runs
-    port : where it listens; a free port if None
-    token_file : the file of the bearer token, or None
-    """
 
-    def __init__(self, *runs: Path, port: int | None = None, token_file: Path | None = None) -> None:
-        if port is None:
-            with socket.socket() as listener:
-                listener.bind(("127.0.0.1", 0))
-                port = listener.getsockname()[1]
-        self.port, self.address = port, f"http://127.0.0.1:{port}/"
-        self.command = [sys.executable, "-m", "unmissed", "serve", *map(str, runs), "--port", str(port)]
-        if token_file is not None:
-            self.command += ["--token-file", str(token_file)]
+@pytest.fixture(scope="session")
+def page_service(page_runs):
+    with serving(*page_runs.values()) as running:
+        yield running
 
-    def __enter__(self) -> Self:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(600):
-            assert self.process.poll() is None, f"{self.command} ended with {self.process.returncode}"
-            try:
-                with urlopen(self.address + "health/ready") as answer:
-                    if answer.status == 200:
-                        return self
-            except URLError:
-                time.sleep(0.2)
-        raise TimeoutError(self.address)
 
-    def __exit__(self, *error: object) -> None:
-        self.process.terminate()
-        self.process.wait(60)
+@pytest.fixture
+def visit(browser):
+    """Open the page of a service; at the end, nothing failed in it and it asked nobody else."""
+    contexts, errors, fetched, expected = [], [], [], []
+
+    def go(service, *, width=1400, scheme="light", fails=(), permissions=(), script=None):
+        context = browser.new_context(
+            viewport={"width": width, "height": 844},
+            color_scheme=scheme,
+            accept_downloads=True,
+            permissions=permissions,
+        )
+        contexts.append(context)
+        expected.extend(fails)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        if script is not None:
+            page.add_init_script(script)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("request", lambda request: fetched.append((request.url, service.url + "/")))
+        page.goto(service.url + "/")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert fetched
+    assert [url for url, own in fetched if not url.startswith((own, "blob:", "data:"))] == []
+    assert [error for error in errors if not any(part in error for part in expected)] == []
 
 
 def ready(page, run="topics"):
@@ -115,7 +120,8 @@ def ready(page, run="topics"):
 
 def suggest(page, text=TEXT):
     """Enter a text and wait for its suggestions; return their titles."""
-    with page.expect_response(lambda response: response.url.endswith("/suggest")):
+    wanted = urlencode({"text": text.strip()})
+    with page.expect_response(lambda response: (response.request.post_data or "").startswith(wanted + "&")):
         page.fill("#text", text)
     page.wait_for_selector("#rows[aria-busy=false] .row")
     return page.locator("#rows .title").all_inner_texts()
@@ -126,7 +132,7 @@ def row(page, name):
     return page.locator(f'.row[data-uri="{name}"]')
 
 
-def ask(page, service, path, **data):
+def reply(page, service, path, **data):
     """Return the service's own answer."""
     options = {"form": data} if path.endswith("suggest") else {"data": data}
-    return page.request.post(service.address + path, **options).json()
+    return page.request.post(f"{service.url}/{path}", **options).json()

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.reports.test_browser import WIDTHS
-from tests.serve.page_service import ATTACK, TEXT, TOPICS, Service, ask, ready, row, suggest
+from tests.serve.page_service import ATTACK, TEXT, TOPICS, ready, reply, row, suggest
+from tests.serve.serving import serving
 from unmissed.audit import Answer, read_answers
 from unmissed.runs.cells import unguard
 
@@ -24,7 +25,7 @@ def test_suggestions_appear_as_one_types_with_bars_of_their_probability(visit, p
     page.type("#text", "cod net quota")
     page.wait_for_selector("#rows .row")
     page.wait_for_function("() => document.getElementById('status').textContent.includes('fishing quotas')")
-    found = ask(page, page_service, "v1/projects/topics/suggest", text="cod net quota", limit=10)["results"]
+    found = reply(page, page_service, "v1/projects/topics/suggest", text="cod net quota", limit=10)["results"]
     assert len(found) == 10
     assert page.locator("#rows .title").all_inner_texts() == [one["label"] for one in found]
     shown = page.locator("#rows .number").all_inner_texts()
@@ -69,7 +70,7 @@ def test_a_click_shows_the_words_that_contribute(visit, page_service):
     suggest(page)
     row(page, "=fish").locator("> button").click()
     page.wait_for_selector(".explanation table")
-    found = ask(page, page_service, "v1/projects/plain/explain", text=TEXT, label="=fish", limit=12)
+    found = reply(page, page_service, "v1/projects/plain/explain", text=TEXT, label="=fish", limit=12)
     listed = {one["feature"]: one["contribution"] for one in found["contributions"]}
     assert {"cod", "quota"} < set(listed)
     assert min(listed.values()) < 0 < max(listed.values())
@@ -167,7 +168,7 @@ def test_answers_are_kept_and_downloaded_as_the_file_that_audit_reads(visit, pag
     assert list(lines[0]) == ["id", "label", "answer", "probability", "annotator", "text"]
     assert {line["id"]: unguard(line["text"]) for line in lines} == dict(zip(names, (TEXT, "=museum"), strict=True))
     assert {line["text"][0] for line in lines} == {"T", "'"}, "no spreadsheet runs a text"
-    results = ask(page, page_service, "v1/projects/topics/suggest", text=TEXT, limit=10)["results"]
+    results = reply(page, page_service, "v1/projects/topics/suggest", text=TEXT, limit=10)["results"]
     probability = {one["uri"]: one["score"] for one in results}
     for line in lines[:3]:
         if line["id"] == names[0]:
@@ -227,7 +228,7 @@ def test_the_run_and_the_number_of_suggestions_are_remembered(visit, page_servic
 def test_a_run_without_probabilities_shows_raw_scores_and_says_so(visit, page_service, tmp_path):
     page = ready(visit(page_service), "plain")
     suggest(page)
-    found = ask(page, page_service, "v1/projects/plain/suggest", text=TEXT, limit=10)["results"]
+    found = reply(page, page_service, "v1/projects/plain/suggest", text=TEXT, limit=10)["results"]
     shown = [float(text.replace("−", "-")) for text in page.locator("#rows .number").all_inner_texts()]
     assert shown == pytest.approx([one["score"] for one in found], abs=6e-4)
     assert page.locator(".bar").count() == 0
@@ -272,7 +273,7 @@ def test_a_label_is_found_by_its_first_letters_and_added(visit, page_service, tm
     added = page.locator("#others .row")
     assert added.get_attribute("data-uri") == name
     page.wait_for_selector("#others .row .bar")
-    score = ask(page, page_service, "v1/projects/topics/explain", text="cod quota", label=name)["score"]
+    score = reply(page, page_service, "v1/projects/topics/explain", text="cod quota", label=name)["score"]
     assert float(added.locator(".number").inner_text().strip("<> %")) == pytest.approx(100 * score, abs=0.11)
     saved(page, tmp_path / "answers.csv")
     assert [(one.label, one.verdict) for one in read_answers(tmp_path / "answers.csv")] == [(name, "yes")]
@@ -320,7 +321,7 @@ def test_suggestions_are_copied_as_json(visit, page_service, clipboard):
     page.focus("#text")
     page.keyboard.press("Control+v")
     found = json.loads(page.input_value("#text"))
-    results = ask(page, page_service, "v1/projects/topics/suggest", text=TEXT, limit=10)["results"]
+    results = reply(page, page_service, "v1/projects/topics/suggest", text=TEXT, limit=10)["results"]
     assert [one["uri"] for one in found["results"]] == [one["uri"] for one in results]
     assert found["answers"] == {"=fish": "yes"}
     assert (found["project_id"], found["text"], found["score"]) == ("topics", TEXT, "probability")
@@ -373,20 +374,20 @@ def test_errors_of_the_service_are_shown_in_its_words(visit, page_service):
 
 
 def test_the_page_tries_again_until_the_service_is_back(visit, page_runs):
-    with Service(page_runs["topics"]) as first:
+    with serving(page_runs["topics"]) as first:
         page = ready(visit(first, fails=["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]))
         suggest(page)
     page.fill("#text", "museum painting")
     page.wait_for_selector("#notice:visible")
     assert "The service does not answer" in page.inner_text("#problem")
-    with Service(page_runs["topics"], port=first.port):
+    with serving(page_runs["topics"], "--port", first.port):
         page.wait_for_function("() => document.querySelector('#rows .title').textContent === 'museums'", timeout=90_000)
         assert not page.is_visible("#notice")
 
 
 def test_a_service_with_a_token_asks_for_it(visit, page_runs, tmp_path):
     (tmp_path / "token").write_text("a-secret-of-many-letters\n", encoding="utf-8")
-    with Service(page_runs["topics"], token_file=tmp_path / "token") as guarded:
+    with serving(page_runs["topics"], "--token-file", tmp_path / "token") as guarded:
         page = visit(guarded, fails=["401"])
         page.wait_for_selector("#login[open]")
         page.fill("#token", "wrong")
