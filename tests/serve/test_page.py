@@ -3,9 +3,12 @@
 import csv
 import hashlib
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import unmissed.serve
 from tests.reports.test_browser import WIDTHS
 from tests.serve.page_service import ATTACK, TEXT, TOPICS, ready, reply, row, suggest
 from tests.serve.serving import serving
@@ -18,6 +21,14 @@ def saved(page, path):
         page.click("#save")
     download.value.save_as(path)
     return download.value.suggested_filename
+
+
+def test_the_page_is_one_file_that_a_strict_policy_allows():
+    page = Path(unmissed.serve.__file__).with_name("page.html").read_text(encoding="utf-8")
+    assert page.count("<script") == page.count("</script>") == page.count("<style") == 1
+    assert not re.search(r"""\s(on\w+|style)\s*=\s*["']""", page), "no handlers or styles in attributes"
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", page)
+    assert re.findall(r"https?://[^'\"\s]*", page) == ["http://www.w3.org/2000/svg"]
 
 
 def test_suggestions_appear_as_one_types_with_bars_of_their_probability(visit, page_service):
