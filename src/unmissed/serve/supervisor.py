@@ -11,12 +11,11 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,23 +70,16 @@ class Supervisor:
 
     def run(self, host: str, port: int) -> None:
         """Serve at an address; raise InputError if it is taken, or if a run cannot be opened."""
-        self._listener = bind(host, port)
-        self._requests, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        metrics = tempfile.mkdtemp(prefix="unmissed-serve-")
-        self._site = Site(self._paths, self._options, self._n_workers, self._listener, requests, metrics)
-        self._wakeup, wakeup = os.pipe()
-        os.set_blocking(wakeup, False)
-        before = signal.set_wakeup_fd(wakeup)
-        handlers = {one: signal.signal(one, lambda *_: None) for one in _SIGNALS}
-        try:
+        with contextlib.ExitStack() as stack:
+            self._listener = stack.enter_context(bind(host, port))
+            pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._requests, requests = map(stack.enter_context, pair)
+            metrics = stack.enter_context(tempfile.TemporaryDirectory(prefix="unmissed-serve-"))
+            self._site = Site(self._paths, self._options, self._n_workers, self._listener, requests, metrics)
+            self._wakeup = stack.enter_context(_signals())
+            stack.callback(self._kill)
             self._start([])
             self._loop()
-        finally:
-            self._kill()
-            signal.set_wakeup_fd(before)
-            for one, handler in handlers.items():
-                signal.signal(one, handler)
-            shutil.rmtree(metrics, ignore_errors=True)
 
     @property
     def address(self) -> str:
@@ -242,7 +234,6 @@ class Supervisor:
             if not one.has_ended:
                 stop_now(one.pid)
                 os.waitpid(one.pid, 0)
-        self._listener.close()
 
 
 def _has_ended(pid: int) -> bool:
@@ -264,8 +255,29 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
     except OSError as error:
         raise InputError(f"cannot serve at {host}:{port}: {error.strerror or error}; choose another --port") from None
     return listener
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[int]:
+    """Yield a file from which the numbers of signals that arrive can be read."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    before = signal.set_wakeup_fd(write)
+    handlers = {one: signal.signal(one, lambda *_: None) for one in _SIGNALS}
+    try:
+        yield read
+    finally:
+        signal.set_wakeup_fd(before)
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+        os.close(read)
+        os.close(write)
