@@ -14,8 +14,8 @@ from unmissed.serve.problems import Problem
 class LimitedConnection(HttpToolsProtocol):
     """uvicorn's connection, with limits that uvicorn does not have.
 
-    A request must arrive within `limits.seconds` after the connection was made or the request began, and its answer
-    must be taken within twice that. First line and headers may have `limits.headers` bytes.
+    A request must arrive within `limits.seconds` after the connection was made or the request began, and a client that
+    does not read its answer has as long. First line and headers may have `limits.headers` bytes.
     """
 
     limits = Limits()
@@ -72,17 +72,21 @@ class LimitedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for the answer to be taken."""
+        """Stop to wait: the request is there. uvicorn has a timer for idle connections."""
+        self._forget()
         self._n_header = 0
         if self.cycle is not None:
             super().on_message_complete()
-            if not self.cycle.response_complete:
-                self._wait(2 * self.limits.seconds)
 
-    def on_response_complete(self) -> None:
-        """Begin to wait for the next request; uvicorn has a timer for that."""
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that does not read its answer."""
+        super().pause_writing()
+        self._wait(self.limits.seconds)
+
+    def resume_writing(self) -> None:
+        """Go on to write."""
+        super().resume_writing()
         self._forget()
-        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP request."""

@@ -22,6 +22,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _logger = logging.getLogger(__name__)
 _OPEN = ("/", "/docs", "/openapi.json")  # without a token: they hold no data
 _OPEN_FOLDERS = ("/health/", "/docs/")
+_RELOAD = "/admin/reload"  # takes as long as the runs need
 _SECURITY = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -149,7 +150,7 @@ class Gate:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at the same time", retry_after=1)
         self._n_open += 1
         try:
-            async with asyncio.timeout(self._limits.seconds):
+            async with asyncio.timeout(None if _path(exchange.scope) == _RELOAD else self._limits.seconds):
                 await self._app(exchange.scope, _replay(body), exchange.send)
         except TimeoutError:
             limit = f"the request took more than {self._limits.seconds:g} s"
@@ -158,7 +159,7 @@ class Gate:
             self._n_open -= 1
 
     def _check_token(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = _path(scope)
         if self._token is None or path in _OPEN or path.startswith(_OPEN_FOLDERS) or _is_preflight(scope, headers):
             return
         if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
@@ -199,6 +200,11 @@ class Gate:
         return Problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {self._limits.body:,} bytes; send less"
         )
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below the address at which the application is mounted."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 
 
 def _is_preflight(scope: Scope, headers: dict[bytes, bytes]) -> bool:

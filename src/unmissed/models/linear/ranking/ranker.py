@@ -100,10 +100,11 @@ class QuantizedScan:
         self._feature_costs = _WEIGHT_COST * counts.sum(axis=0) + _SEARCH_COST * len(shards)
         self._label_costs = _LABEL_COST * len(chunk_of)
         firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
-        self.chunks = [
-            (first, _build_chunk(shards, labels, label_ids, counts[number]))
-            for number, (first, label_ids) in enumerate(zip(firsts, chosen, strict=True))
-        ]
+
+        def build(number: int) -> tuple[int, ChunkArrays]:
+            return firsts[number], _build_chunk(shards, labels, chosen[number], counts[number])
+
+        self.chunks = sorted(Threads().each(build, range(n_chunks)), key=lambda pair: pair[0])
 
     @property
     def n_bytes(self) -> int:
