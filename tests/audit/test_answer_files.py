@@ -113,6 +113,15 @@ def test_a_table_with_a_column_of_answers_comes_back(found, tmp_path):
     assert read_answers(tmp_path / "missing.csv") == EXPECTED
 
 
+def test_a_long_text_beside_an_answer_is_read(tmp_path):
+    limit = csv.field_size_limit()
+    csv.field_size_limit(131_072)  # that of a new process
+    text = "a long text\n\n" * 20_000
+    (tmp_path / "answers.csv").write_text(f'id,label,answer,text\nr1,law,yes,"{text}"\n', encoding="utf-8")
+    assert read_answers(tmp_path / "answers.csv") == [Answer("r1", "law", "yes")]
+    csv.field_size_limit(max(limit, csv.field_size_limit()))
+
+
 def test_a_folder_gives_the_answers_of_its_files_by_name(tmp_path):
     (tmp_path / "b.csv").write_text("row;label;answer\n3;law;y\n4;law;\n")
     (tmp_path / "a.jsonl").write_text('{"row": 7, "label": "food", "answer": "no", "annotator": "cy"}\n')

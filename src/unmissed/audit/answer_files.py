@@ -15,6 +15,7 @@ from unmissed.data.table_columns import kind_of
 from unmissed.errors import InputError
 from unmissed.files import no_such, read_json
 from unmissed.runs.cells import unguard
+from unmissed.settings import SETTINGS
 
 PathLike = str | os.PathLike[str]
 _VERDICTS: dict[str, Verdict] = {"yes": "yes", "no": "no", "unsure": "unsure"}
@@ -87,6 +88,7 @@ def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not {"label", "answer"} <= set(names) or not {"row", "id"} & set(names):
         found = ", ".join(names)[:60]
         raise InputError(f"{path}:1: expected the columns row (or id), label and answer, found {found}")
+    csv.field_size_limit(max(csv.field_size_limit(), SETTINGS.cell_bytes))  # a column may have long texts
     reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     while True:
         where = f"{path}:{reader.line_num + 2}"

@@ -25,6 +25,7 @@ from unmissed.cli import (
     missing,
     plan,
     predict,
+    serve,
     show,
     study,
     train,
@@ -44,6 +45,7 @@ class OrderedCommands(TyperGroup):
         "calibrate",
         "audit",
         "predict",
+        "serve",
         "evaluate",
         "inspect",
         "missing",
@@ -113,6 +115,7 @@ def root(
 for command in (
     calibrate.calibrate,
     predict.predict,
+    serve.serve,
     evaluate.evaluate,
     inspect.inspect,
     missing.missing,

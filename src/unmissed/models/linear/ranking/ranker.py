@@ -106,10 +106,11 @@ class QuantizedScan:
         self._n_dense = max((0 if shard.dense is None else shard.dense.shape[1] for shard in shards), default=0)
         self._label_costs = (_LABEL_COST + _DENSE_COST * self._n_dense) * len(chunk_of)
         firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
-        self.chunks = [
-            (first, _build_chunk(shards, labels, label_ids, counts[number]))
-            for number, (first, label_ids) in enumerate(zip(firsts, chosen, strict=True))
-        ]
+
+        def build(number: int) -> tuple[int, ChunkArrays]:
+            return firsts[number], _build_chunk(shards, labels, chosen[number], counts[number])
+
+        self.chunks = sorted(Threads().each(build, range(n_chunks)), key=lambda pair: pair[0])
 
     @property
     def n_bytes(self) -> int:
