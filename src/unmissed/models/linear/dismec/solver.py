@@ -78,8 +78,9 @@ class PreparedSquaredHinge:
         X, factors = X if isinstance(X, ScaledFeatures) else (X, None)
         sparse, dense = X.both if isinstance(X, Features) else (X, None)
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
-        given = {"dense": dense, "factors": factors, "weights": weights}
-        self.design: Design = lay_out(sparse, bias=bias, seed=seed, rows=rows, **given)
+        self.design: Design = lay_out(
+            sparse, bias=bias, seed=seed, rows=rows, dense=dense, factors=factors, weights=weights
+        )
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design, self._quantized)
         self._duplicates = DuplicateLabels()
