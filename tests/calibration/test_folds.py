@@ -22,9 +22,9 @@ def as_features(words, n_features=500):
 
 
 def test_equal_and_nearly_equal_rows_share_a_group_and_others_do_not():
-    words = random_rows()
+    words = random_rows(n_words=40)
     near = words.copy()
-    near[:, 0] = (near[:, 0] + 1) % 500  # one of 20 features differs
+    near[:, 0] = (near[:, 0] + 1) % 500  # one of 40 features differs: similarity 39/41
     group = group_similar_rows(as_features([*words, *words, *near]))
     assert len(np.unique(group)) == 300
     np.testing.assert_array_equal(group[:300], group[300:600])
