@@ -56,8 +56,7 @@ def test_workers_get_the_costs_of_cells(file, tmp_path):
     assert (rows.cell_propensity != P).nnz == 0
     assert rows.weights.tolist() == list(range(1, 301))
     assert len(pickle.dumps(model)) < 2000, "the path, not the matrix"
-    with Processes(1) as executor:
-        run = train(model, TRAIN, tmp_path / "run", executor=executor)
+    run = train(model, TRAIN, tmp_path / "run", executor=Processes(1))
     assert np.array_equal(scores(run), scores(PWDiSMEC(**PARAMS).fit(TRAIN.X, Y, cell_propensity=P)))
 
 

@@ -262,7 +262,7 @@ def test_approximate_passes_give_the_same_bits_in_lanes_and_per_label(scale, n_s
             np.sum(last > close) <= len(sample) <= np.sum(_reference_violations(design, label, close)[-len(last) :] > 0)
         )
         assert sample.max(initial=0) == pytest.approx(last.max(), abs=close)
-        limit = least(label, sample, share)
+        limit = least(label, sample, sample, share)
         assert set(np.flatnonzero(over > limit + close)) <= set(rows) <= set(np.flatnonzero(over > limit - close))
 
 
