@@ -85,9 +85,9 @@ def test_the_assumed_odds_lie_between_those_of_a_constant_and_those_of_jain():
 def test_propensities_are_the_given_ones_those_of_training_or_assumed(run, tmp_path):
     assert missing_propensity(run) is DEFAULT_PROPENSITY
     assert missing_propensity(run, "jain") == Jain()
-    for given, expected in (("jain", DEFAULT_PROPENSITY), ("constant:0.7", Constant(0.7))):
-        path = tmp_path / given
-        train("pw-dismec", OBSERVED, path, {**PARAMS, "propensity": given})
+    for name, expected in (("jain", DEFAULT_PROPENSITY), ("constant:0.7", Constant(0.7))):
+        path = tmp_path / name
+        train("pw-dismec", OBSERVED, path, {**PARAMS, "propensity": name})
         assert missing_propensity(open_run(path)) == expected
     assert "assumed" in find_missing(run, top=1, words=0).summary()["propensity"]
     assert find_missing(run, top=1, words=0, propensity=0.7).summary()["propensity"].startswith("the propensity 0.7")
