@@ -114,7 +114,7 @@ def draw(results: dict[str, dict[str, list[Point]]]):
         axes.set_xlabel("checks, thousands")
         dress(axes, "y")
     figure.axes[0].set_ylabel("P@5, percent")
-    figure.axes[0].legend(fontsize=7, loc="center right")
+    figure.axes[0].legend(fontsize=7, loc="upper left", bbox_to_anchor=(0, 0.9))
     return figure
 
 
