@@ -39,6 +39,7 @@ HUBS = {
         "methods",
         "commands",
         "runs",
+        "serve",
         "serve_page",
         "cluster",
     ],
