@@ -198,7 +198,8 @@ def measure_reloads(service: Service, bodies: list[str], n_requests: int) -> str
     during = sum(done)
     for thread in loading:
         thread.join()
-    return f"{sum(done):,} requests ({during:,} until the third reload ended), {len(failures)} failures {failures[:3]}; reloads took {', '.join(reloads)} s"
+    counted = f"{sum(done):,} requests ({during:,} until the third reload ended)"
+    return f"{counted}, {len(failures)} failures {failures[:3]}; reloads took {', '.join(reloads)} s"
 
 
 def measure_long(service: Service, bodies: list[str], n_requests: int) -> str:
@@ -214,7 +215,8 @@ def measure_long(service: Service, bodies: list[str], n_requests: int) -> str:
     for part in (n_requests // 10, n_requests - n_requests // 10):
         _in_threads(lambda thread, part=part: request(thread, part // n_threads), range(n_threads))
         sizes.append(sum(service.private_bytes()) / 1e6)
-    return f"{n_requests:,} requests; private memory of all workers: {sizes[0]:.1f} MB after a tenth, {sizes[1]:.1f} MB at the end"
+    memory = f"{sizes[0]:.1f} MB after a tenth, {sizes[1]:.1f} MB at the end"
+    return f"{n_requests:,} requests; private memory of all workers: {memory}"
 
 
 def measure_memory(service: Service, bodies: list[str]) -> str:

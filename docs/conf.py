@@ -40,6 +40,8 @@ HUBS = {
         "methods",
         "commands",
         "runs",
+        "serve",
+        "serve_page",
         "cluster",
     ],
     "understand": [

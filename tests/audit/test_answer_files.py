@@ -113,7 +113,7 @@ def test_a_table_with_a_column_of_answers_comes_back(found, tmp_path):
     assert read_answers(tmp_path / "missing.csv") == EXPECTED
 
 
-def test_a_long_text_beside_an_answer_is_read(tmp_path):
+def test_an_answer_with_a_long_text_is_read(tmp_path):
     limit = csv.field_size_limit()
     csv.field_size_limit(131_072)  # that of a new process
     text = "a long text\n\n" * 20_000

@@ -68,11 +68,11 @@ def serving(*words):
     assert not [line for line in served.lines if "Traceback" in line or "Error:" in line], served.lines
 
 
-def eventually(ask, served=None, seconds=SECONDS):
+def eventually(check, served=None, seconds=SECONDS):
     """Return the first true answer."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        found = ask()
+        found = check()
         if found:
             return found
         if served is not None and served.process.poll() is not None:

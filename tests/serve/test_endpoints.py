@@ -56,7 +56,9 @@ def test_suggestions_of_a_calibrated_run_are_its_most_probable_labels_with_proba
     assert [one["uri"] for one in answer["results"]] == [topics.label_names[label] for label in expected.labels[0]]
     assert [one["label"] for one in answer["results"]] == [topics.label_titles[label] for label in expected.labels[0]]
     assert [one["score"] for one in answer["results"]] == pytest.approx(expected.scores[0].tolist())
-    margin = {topics.label_names[label]: score for label, score in zip(margins.labels[0], margins.scores[0], strict=True)}
+    margin = {
+        topics.label_names[label]: score for label, score in zip(margins.labels[0], margins.scores[0], strict=True)
+    }
     assert {one["uri"]: one["margin"] for one in answer["results"]} == pytest.approx(margin)
     assert all(one["notation"] is None for one in answer["results"])
     assert answer["no_known_words"] is False

@@ -30,9 +30,9 @@ def _still_answers(small):
     assert small.process.poll() is None
 
 
-def exchange(served, *parts, pause=0.0):
+def exchange(served, *parts, pause=0.0, patience=60):
     """Send bytes, with pauses, and return all that comes back; what the service does not take is not sent."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=patience) as connection:
         try:
             for part in parts:
                 connection.sendall(part if isinstance(part, bytes) else part.encode())
@@ -122,8 +122,8 @@ def test_paths_lead_nowhere_else(small, path):
 
 def test_an_upgrade_is_ignored(small):
     head = "GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
-    answer = exchange(small, head + "sec-websocket-version: 13\r\nsec-websocket-key: eHg=\r\n\r\n")
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+    answer = exchange(small, head + "sec-websocket-version: 13\r\nsec-websocket-key: eHg=\r\n\r\n", patience=3)
+    assert b"101" not in answer
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,15 @@ def test_a_malformed_form_is_refused_in_one_line(small, kind, body):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[" * 9000, b'{"inputs": ' + b"9" * 5000 + b"}", b"null", b"\xff\xfe", b'{"inputs": "a", "inputs": 1}'],
+    [
+        b"",
+        b"{",
+        b"[" * 9000,
+        b'{"inputs": ' + b"9" * 5000 + b"}",
+        b"null",
+        b"\xff\xfe",
+        b'{"inputs": "a", "inputs": 1}',
+    ],
 )
 def test_malformed_json_is_refused_in_one_line(small, body):
     with small.client() as client:
@@ -186,16 +194,12 @@ def test_many_connections_at_once_do_not_stop_it(small):
 
 def test_more_requests_than_allowed_at_once_get_503_with_a_time_to_retry(small):
     body = json.dumps({"documents": [{"text": "cod net " * 100}] * 3})
+    address, kind = "/v1/projects/topics/suggest-batch", {"content-type": "application/json"}
     answers = []
 
     def request():
         with small.client() as client:
-            for _ in range(5):
-                answers.append(
-                    client.post(
-                        "/v1/projects/topics/suggest-batch", content=body, headers={"content-type": "application/json"}
-                    )
-                )
+            answers.extend(client.post(address, content=body, headers=kind) for _ in range(5))
 
     threads = [threading.Thread(target=request) for _ in range(16)]
     for thread in threads:

@@ -79,7 +79,7 @@ class Load:
 
 
 def test_reloads_during_requests_lose_none(served_run):
-    served, run = served_run
+    served, _ = served_run
     with served.client() as client, Load(served) as load:
         for _ in range(2):
             eventually(lambda n=load.n_answers: load.n_answers > n + 20)

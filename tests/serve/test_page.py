@@ -315,8 +315,10 @@ def test_keys_do_everything_in_the_list(visit, page_service):
     page.wait_for_selector("#rows .row:nth-child(2) .explanation table")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
     assert outline == "3px", "the focus can be seen"
+    page.focus(".explanation th button")
     page.keyboard.press("Escape")
     page.wait_for_selector(".explanation", state="detached")
+    assert page.evaluate("document.activeElement.matches('#rows .row:nth-child(2) > button')")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "query"
     page.focus("#rows .row > button")
@@ -389,6 +391,18 @@ def test_errors_of_the_service_are_shown_in_its_words(visit, page_service):
     page.wait_for_selector("#notice:visible")
     assert "The service refused this: " in page.inner_text("#problem")
     suggest(page)
+    assert not page.is_visible("#notice")
+
+
+def test_if_a_run_is_gone_the_list_of_runs_is_read_again(visit, page_service):
+    page = ready(visit(page_service, fails=["404"]))
+    page.route("**/suggest", lambda route: route.continue_(url=route.request.url.replace("topics", "gone")), times=1)
+    page.fill("#text", "museum")
+    page.wait_for_selector("#notice:visible")
+    assert "gone" in page.inner_text("#problem")
+    with page.expect_response(lambda response: response.url.endswith("/v1/projects")):
+        page.click("#again")
+    page.wait_for_selector("#rows .row")
     assert not page.is_visible("#notice")
 
 

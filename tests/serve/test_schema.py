@@ -13,7 +13,11 @@ def test_no_request_of_the_schema_makes_the_service_fail(served, client):
     assert len(operations) == 11
 
     @settings(
-        max_examples=150, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True
+        max_examples=150,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
     )
     @given(case=st.sampled_from(operations).flatmap(lambda one: one.as_strategy()))
     def check(case):

@@ -24,7 +24,9 @@ def serve(
         typer.Option(help="The address to listen at; by default this machine only.", rich_help_panel=ACCESS),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Worker processes; they share one copy of the runs.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Worker processes; they share one copy of the runs.")
+    ] = 1,
     watch: Annotated[bool, typer.Option("--watch", help="Reload when a run changes.")] = False,
     token_file: Annotated[
         Path | None,
@@ -42,9 +44,7 @@ def serve(
     ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write texts into the access log, too.")] = False,
     no_access_log: Annotated[bool, typer.Option("--no-access-log", help="Write no access log.")] = False,
-    max_text: Annotated[
-        int, typer.Option(min=1, help="Characters of a text.", rich_help_panel=LIMITS)
-    ] = 200_000,
+    max_text: Annotated[int, typer.Option(min=1, help="Characters of a text.", rich_help_panel=LIMITS)] = 200_000,
     max_batch: Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)] = 32,
     max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.", rich_help_panel=LIMITS)] = 4 << 20,
     max_concurrent: Annotated[

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from unmissed.calibration import CANDIDATES
 from unmissed.data.unicode import find_name, index_names, normalize
 from unmissed.errors import InputError
+from unmissed.features import Features
 from unmissed.matrices import assemble
 from unmissed.models.evidence import Explanation
 from unmissed.ranking import Ranking
@@ -175,7 +176,8 @@ def label_neighbors(run: Run, label: int, limit: int = 10) -> list[Neighbor]:
     weights = _weights_of(run, [label])
     if not weights.nnz:
         return []
-    ranked = run.model.rank(weights, min(2 * limit + 1, run.n_labels)).labels[0]
+    row = Features(weights[:, : run.n_sparse], weights[:, run.n_sparse :].toarray()) if run.n_dense else weights
+    ranked = run.model.rank(row, min(2 * limit + 1, run.n_labels)).labels[0]
     candidates = [int(one) for one in ranked if one >= 0 and one != label]
     if not candidates:
         return []

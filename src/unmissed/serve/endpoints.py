@@ -74,9 +74,7 @@ def _add_suggestions(router: APIRouter, service: Service) -> None:
         answer = {"results": _results(project, labels), "score": kind, "no_known_words": labels.no_known_words}
         return _json(answer)
 
-    @router.post(
-        "/v1/projects/{project_id}/suggest-batch", response_model=list[m.BatchAnswer], tags=["suggestions"]
-    )
+    @router.post("/v1/projects/{project_id}/suggest-batch", response_model=list[m.BatchAnswer], tags=["suggestions"])
     async def suggest_batch(
         project_id: str, batch: m.Batch, request: Request, limit: m.Limit = 10, threshold: m.Threshold = 0.0
     ) -> Response:
@@ -252,9 +250,7 @@ def _check_texts(service: Service, request: Request, texts: list[str]) -> None:
     """Raise Problem if texts exceed a limit, or InputError if one is no text; record their number."""
     limits = service.limits
     if len(texts) > limits.batch:
-        raise Problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{len(texts)} texts; a request may have {limits.batch}"
-        )
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{len(texts)} texts; a request may have {limits.batch}")
     for text in texts:
         if len(text) > limits.text:
             raise Problem(
@@ -274,14 +270,15 @@ async def _read_form(request: Request) -> m.SuggestForm:
     fields: dict[str, Any]
     if kind == "application/x-www-form-urlencoded":
         body = (await request.body()).decode("utf-8", "replace")
-        fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=100))
+        try:
+            fields = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=100))
+        except ValueError:
+            raise Problem(HTTPStatus.BAD_REQUEST, "the form has more than 100 fields") from None
     elif kind == "multipart/form-data":
         async with request.form(max_fields=100, max_files=0, max_part_size=8 << 20) as form:
             fields = dict(form)
     else:
-        raise Problem(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send form fields: text, and optionally limit and threshold"
-        )
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send form fields: text, and optionally limit and threshold")
     try:
         return m.SuggestForm.model_validate(fields)
     except ValidationError as error:

@@ -45,7 +45,8 @@ class _Exchange:
         self.scope, self._send, self._service = scope, send, service
         self.status, self.n_received, self.n_sent = 0, 0, 0
         self.begin = time.perf_counter()
-        scope["unmissed.record"] = self.record = {}
+        self.record: dict[str, Any] = {}
+        scope["unmissed.record"] = self.record
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer, with the headers that every answer has."""

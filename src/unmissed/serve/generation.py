@@ -74,6 +74,7 @@ def run_generation(site: Site, number: int, lifeline: int, report: int) -> None:
     os.setpgid(0, 0)  # Ctrl-C reaches only the supervisor, which then ends the pipe
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
+    os.environ["OMP_NUM_THREADS"] = "1"  # threads of OpenMP (encoders, faiss) do not survive the fork of the workers
     try:
         projects = open_projects(site.paths)
     except (UnmissedError, OSError, MemoryError) as error:
@@ -171,5 +172,3 @@ def stop_now(pid: int) -> None:
     """Kill a generation and its workers."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-

@@ -166,7 +166,7 @@ class PredictParameters(BaseModel):
     """Parameters as in Hugging Face's text classification."""
 
     top_k: Limit = 5
-    project: str | None = Field(None, description="A project; by default the first one.")
+    project: Annotated[str | None, Field(description="A project; by default the first one.")] = None
 
 
 class PredictRequest(BaseModel):

@@ -6,7 +6,7 @@ import json
 from http import HTTPStatus
 
 
-class Problem(Exception):
+class Problem(Exception):  # noqa: N818, the name of RFC 9457
     """An error that a client gets as JSON: `status`, `title` and `detail`.
 
     Parameters

@@ -24,7 +24,7 @@ def share_metrics(folder: str, slot: str) -> None:
     No two running processes have the same slot. A process that gets the slot of one that ended continues its counts.
     """
     os.environ[FOLDER] = folder
-    values.ValueClass = values.MultiProcessValue(lambda: slot)
+    values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 
 class ServiceMetrics:
@@ -56,7 +56,7 @@ class ServiceMetrics:
         folder = os.environ.get(FOLDER) if values.ValueClass is not values.MutexValue else None
         if folder is not None:
             self._registry = CollectorRegistry()
-            MultiProcessCollector(self._registry, folder)
+            MultiProcessCollector(self._registry, folder)  # type: ignore[no-untyped-call]
         self._registry.register(_RunCollector(projects))
 
     def begin(self) -> None:
@@ -96,9 +96,7 @@ class _RunCollector:
             "unmissed_run_info", "A run that is served.", labels=["project", "method", "n_labels", "calibrated"]
         )
         age = GaugeMetricFamily("unmissed_run_age_seconds", "Seconds since the run was written.", labels=["project"])
-        opened = GaugeMetricFamily(
-            "unmissed_run_open_seconds", "Seconds since the run was opened.", labels=["project"]
-        )
+        opened = GaugeMetricFamily("unmissed_run_open_seconds", "Seconds since the run was opened.", labels=["project"])
         now = time.time()
         for project in self._projects().values():
             method, n_labels = project.run.recipe.method, str(project.run.n_labels)

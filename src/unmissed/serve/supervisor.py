@@ -150,7 +150,9 @@ class Supervisor:
             return
         os.close(one.report)
         self._starting = None
-        report = json.loads(one.text) if one.text else {"error": "the process that opened the runs was killed"}
+        report: dict[str, Any] = {"error": "the process that opened the runs was killed"}
+        if one.text:
+            report = json.loads(one.text)
         if "error" in report:
             self._failed(one, report["error"])
         else:
@@ -183,8 +185,8 @@ class Supervisor:
                 self._say(f"note: {one['id']} was not trained on texts (or needs dense features), so it cannot suggest")
             elif not one["calibrated"]:
                 self._say(
-                    f"note: {one['id']} has no probabilities, so scores have no scale and may be below 0, which Annif's "
-                    f"http backend drops; `unmissed calibrate {one['path']}` makes probabilities"
+                    f"note: {one['id']} has no probabilities: scores have no scale, and Annif's http backend drops those "
+                    f"that are not above 0; `unmissed calibrate {one['path']}` makes probabilities"
                 )
         self._say(f"serving at {self.address} (API: {self.address}/docs; stop with Ctrl-C)")
 
