@@ -57,7 +57,7 @@ HUBS = {
     ],
 }
 """The pages of each hub, in order; pages that are not listed here go to the last hub."""
-LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution"]
+LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution", "unmissed.serve"]
 FRONT = ["use", "understand", "results", "api/index"]
 
 default_role = "literal"  # in docstrings, text between single backticks is code

@@ -25,6 +25,7 @@ PACKAGES = [
     "numerics",
     "propensity",
     "runs",
+    "serve",
     "studies",
 ]
 

@@ -21,7 +21,7 @@ from unmissed.serve.endpoints import create_router
 from unmissed.serve.gate import Gate
 from unmissed.serve.problems import Problem
 from unmissed.serve.projects import RunPaths, check_paths, open_projects
-from unmissed.serve.service import Options, Reload, Service
+from unmissed.serve.service import Options, Service
 
 _DAY = {"cache-control": "public, max-age=86400"}
 _SWAGGER = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "favicon-32x32.png": "image/png"}
@@ -89,6 +89,7 @@ def _add_pages(app: FastAPI) -> None:
             swagger_js_url=f"{root}/docs/swagger-ui-bundle.js",
             swagger_css_url=f"{root}/docs/swagger-ui.css",
             swagger_favicon_url=f"{root}/docs/favicon-32x32.png",
+            swagger_ui_parameters={"validatorUrl": None},  # of another host
         )
 
     @app.get("/docs/{name}", include_in_schema=False)
@@ -141,6 +142,3 @@ def _describe_token(app: FastAPI) -> None:
     schema = app.openapi()
     schema.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schema["security"] = [{"token": []}]
-
-
-__all__ = ["Options", "Reload", "Service", "build_app", "create_app"]

@@ -169,7 +169,7 @@ class Gate:
     async def _read(self, exchange: _Exchange, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
         """Return the body of a request; None if the client left. The caller subtracts its size from `_n_buffered`."""
         length = headers.get(b"content-length", b"0")
-        if int(length) > self._limits.body if length.isdigit() and len(length) < 16 else True:
+        if not length.isdigit() or len(length) > 15 or int(length) > self._limits.body:
             raise self._too_large()
         parts: list[bytes] = []
         try:

@@ -185,8 +185,8 @@ class Supervisor:
                 self._say(f"note: {one['id']} was not trained on texts (or needs dense features), so it cannot suggest")
             elif not one["calibrated"]:
                 self._say(
-                    f"note: {one['id']} has no probabilities: scores have no scale, and Annif's http backend drops those "
-                    f"that are not above 0; `unmissed calibrate {one['path']}` makes probabilities"
+                    f"note: {one['id']} has no probabilities: scores have no scale, and Annif's http backend drops "
+                    f"those up to 0; `unmissed calibrate {one['path']}` makes probabilities"
                 )
         self._say(f"serving at {self.address} (API: {self.address}/docs; stop with Ctrl-C)")
 
