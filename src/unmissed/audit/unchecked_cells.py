@@ -30,7 +30,7 @@ class FlattenedJain:
 
     share: float = 0.125
 
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: int) -> Floats:
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
         """Return p of each label."""
         p = Jain().estimate(label_counts, n_samples)
         return np.asarray(1 / (1 + (2 / 3) ** (1 - self.share) * ((1 - p) / p) ** self.share))
