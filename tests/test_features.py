@@ -136,6 +136,15 @@ def test_without_normalization_the_weight_still_multiplies():
     np.testing.assert_array_equal(MIXED.scaled(True, 3.0).dense, MIXED.normalized(3.0).dense)
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_factors_stand_for_a_scaled_copy_of_the_dense_part(normalize):
+    found, expected = MIXED.with_factors(normalize, 0.25), MIXED.scaled(normalize, 0.25)
+    assert found.features.dense is MIXED.dense
+    np.testing.assert_array_equal(found.features.sparse.toarray(), expected.sparse.toarray())
+    np.testing.assert_array_equal((MIXED.dense * found.factors[:, None]).astype(np.float32), expected.dense)
+    assert Features(TRAIN.X).with_factors(normalize).factors is None
+
+
 @pytest.mark.parametrize("width", [1, 7, 384, 9000])
 def test_the_scale_of_a_row_does_not_depend_on_other_rows(width):
     dense = np.random.default_rng(width).normal(size=(40, width)).astype(np.float32)

@@ -9,7 +9,7 @@ import pytest
 from tests.runs.corpora import small_corpus
 from unmissed.data import write_store
 from unmissed.errors import InputError
-from unmissed.features import scale_rows
+from unmissed.features import Features, scale_rows
 from unmissed.matrices import check_X
 from unmissed.models.training_data import TrainingData
 
@@ -63,3 +63,14 @@ def test_scaled_rows_share_nothing_that_is_written_with_the_rows_before():
     assert np.allclose(scaled.toarray(), [[0.6, 0.8], [0, 0], [0, 1]])
     scaled.data[:] = 9
     assert np.array_equal(X.toarray(), before)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-15, 1e15])
+def test_dense_rows_are_scaled_by_factors_unless_their_norms_are_extreme(size):
+    dense = (size * np.random.default_rng(0).standard_normal((6, 4))).astype(np.float32)
+    data = TrainingData.check(Features(dense=dense), np.eye(6), normalize=True)
+    features, factors = data.scaled()
+    assert (factors is None) == (size != 1)
+    assert np.shares_memory(features.dense, dense) == (size == 1)
+    scaled = features.dense if factors is None else features.dense * factors[:, None]
+    np.testing.assert_allclose(scaled, data.features.dense, rtol=1e-6)

@@ -207,7 +207,7 @@ def lay_out(
     seed: int,
     rows: npt.ArrayLike | None = None,
     dense: Floats | None = None,
-    factors: Floats | None = None,
+    factors: npt.NDArray[np.float64] | None = None,
     weights: Costs | None = None,
 ) -> Design:
     """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
@@ -253,7 +253,9 @@ def lay_out(
     return Design(*lists, *columns, chosen, use_bias, typical, of_dense, *costs)
 
 
-def _dense_rows(dense: Floats | None, order: npt.NDArray[np.int64], factors: Floats | None) -> tuple[Any, ...]:
+def _dense_rows(
+    dense: Floats | None, order: npt.NDArray[np.int64], factors: npt.NDArray[np.float64] | None
+) -> tuple[Any, ...]:
     """Return dense features, whose rows are visited in this order, as kernels take them (see `numerics.dense_rows`)."""
     if dense is None:
         dense = np.empty((0, 0), np.float32)

@@ -140,6 +140,26 @@ def test_the_dense_part_is_neither_copied_nor_changed_and_may_be_read_only():
     assert np.array_equal(features.dense, before)
 
 
+@pytest.mark.parametrize("n_sparse", [0, 20])
+@pytest.mark.parametrize("cost", [1.0, 1e4])  # 1e4: by Newton's method
+def test_rows_with_factors_are_the_problem_of_scaled_rows(n_sparse, cost):
+    features, Y = mixed_problem(8, n_sparse=n_sparse)
+    features.dense[:] *= 10.0 ** np.random.default_rng(0).uniform(-3, 3, (120, 1))
+    with_factors, scaled = features.with_factors(True, 0.7), features.normalized(0.7)
+    assert with_factors.features.dense is features.dense
+    solver, costs = SquaredHinge(tol=1e-4, prune=0.0), np.full(5, cost)
+    prepared = solver.prepare(with_factors)
+    assert np.shares_memory(prepared.design.dense[1], features.dense)
+    assert prepared.design.norms == pytest.approx(2, rel=1e-5)
+    shard, expected = (solve(solver, X, Y, costs, costs) for X in (with_factors, scaled))
+    assert (shard.gap <= 1e-4).all()
+    assert shard.objective == pytest.approx(expected.objective, rel=3e-4)
+    W, labels = dense_weights(shard, n_sparse + 7), Y.toarray() > 0
+    for at in range(5):
+        objective = naive_objective(scaled.csr, labels[:, at], W[at], shard.bias[at], cost, cost, "regularized")
+        assert shard.objective[at] == pytest.approx(objective, rel=1e-4)
+
+
 def test_dense_weights_are_not_pruned():
     features, Y = mixed_problem(6)
     exact, pruned = solve(EXACT, features, Y), solve(SquaredHinge(prune=0.2), features, Y)

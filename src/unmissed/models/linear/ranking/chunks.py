@@ -25,9 +25,8 @@ class ChunkArrays(NamedTuple):
     the weights that no line holds: all of them if there is no line, otherwise those outside the int8 range. A packed
     entry is a label position and an int16 weight in 32 bits.
 
-    Per tile: scale of the weights, largest norm of a weight vector (norm) and of its quantization error (error_norm),
-    largest |bias| (max_bias), largest norm of the dense weights of a label (dense_norm). `bias` is padded with -inf to
-    full tiles.
+    Per tile: scale of the weights, largest norm of a weight vector (norm), largest |bias| (max_bias), largest norm of
+    the dense weights of a label (dense_norm). `bias` is padded with -inf to full tiles.
 
     Dense features: dense[l] has the weights of label l, then its bias, as the weight of a feature that is 1 in all
     rows. Labels that fill up the last tile have a finite bias below all others, because infinity times 0 is no number.
@@ -45,7 +44,6 @@ class ChunkArrays(NamedTuple):
     entries: Any
     scale: Any
     norm: Any
-    error_norm: Any
     max_bias: Any
     bias: Any
     exact: Any
@@ -74,11 +72,10 @@ def count_weights(features, starts, labels, chunk_of, counts):
 
 
 @kernel()
-def flag_weights(features, starts, labels, weights, positions, lines, scale, flags, counts, errors):
+def flag_weights(features, starts, labels, weights, positions, lines, scale, flags, counts):
     """Set the flags of a chunk's labels for their lines, and count the packed entries of each feature's list.
 
-    Label l of the shard is at positions[l] in the chunk, -1 if it is in another one. The square of the quantization
-    error of each label's weights is added to errors.
+    Label l of the shard is at positions[l] in the chunk, -1 if it is in another one.
     """
     for at in range(features.shape[0]):
         line = lines[features[at]]
@@ -87,7 +84,6 @@ def flag_weights(features, starts, labels, weights, positions, lines, scale, fla
             if label >= 0:
                 quantized = np.rint(np.float64(weights[position]) / scale[label // TILE])
                 counts[features[at]] += line < 0 or abs(quantized) > MAX_INT8
-                errors[label] += (np.float64(weights[position]) - quantized * scale[label // TILE]) ** 2
                 if line >= 0:
                     word, bit = flag_of(line)
                     flags[label, word] |= bit

@@ -174,7 +174,8 @@ def _quantize(
     with_ones = np.ones((n_rows, 1 if dense is None else dense.shape[1] + 1), np.float32)
     if dense is not None:
         with_ones[:, :-1] = dense
-    rows = QuantizedBatch(indptr, indices, data, factors, *np.empty((4, n_rows)), with_ones)
+    unit, norm, l1_norm, dense_norm = np.empty((4, n_rows))
+    rows = QuantizedBatch(indptr, indices, data, factors, unit, norm, l1_norm, dense_norm, with_ones)
     quantize_rows(rows)
     return rows
 
@@ -247,12 +248,10 @@ def _build_chunk(
     positions[label_ids] = np.arange(len(label_ids))
     mine = [(_arrays(shard), positions[shard.first : shard.first + shard.n_labels]) for shard in shards]
     counts[:] = 0
-    errors = np.zeros(len(label_ids))
     for arrays, of_shard in mine:
-        flag_weights(*arrays, of_shard, lines, scale, flags, counts, errors)
-    norms = norm, _max_per_tile(np.sqrt(errors))
+        flag_weights(*arrays, of_shard, lines, scale, flags, counts)
     dense = _gather_dense(shards, label_ids, labels.bias[label_ids], TILE * len(scale))
-    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norms, labels.bias[label_ids], dense)
+    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norm, labels.bias[label_ids], dense)
     counts[:] = 0
     for arrays, of_shard in mine:
         write_weights(*arrays, of_shard, chunk, counts)
@@ -283,7 +282,7 @@ def _allocate_chunk(
     flags: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.int64],
     scale: npt.NDArray[np.float64],
-    norms: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    norm: npt.NDArray[np.float64],
     bias: npt.NDArray[np.float32],
     dense: npt.NDArray[np.float32],
 ) -> ChunkArrays:
@@ -305,8 +304,7 @@ def _allocate_chunk(
         lines=int8_lines,
         entries=np.empty(starts[-1], np.int32),
         scale=scale,
-        norm=norms[0],
-        error_norm=norms[1],
+        norm=norm,
         max_bias=_max_per_tile(np.abs(bias.astype(np.float64))),
         bias=np.append(bias, np.full(-len(bias) % TILE, -np.inf, np.float32)),
         exact=np.empty(label_starts[-1], np.float32),

@@ -16,7 +16,6 @@ quantization changes
     sum of q p  by at most  sqrt(n) |w| / (2 s) + |x|_1 / (2 u) + n / 4,
 
 since rounding changes each q and p by at most 1/2, and the sum of |w_j| over the row's features is at most sqrt(n) |w|.
-The second term is also at most |x| |w - s q| / (s u), which is less if a row has as many features as a label.
 As |q| <= |w| / s + sqrt(n) / 2 <= NORM + sqrt(n) / 2, and |p| likewise, u is chosen so that |q| |p| < 2^31. The float32
 rounding error of exact scores and of products by BLAS is added. It is at most m v / (1 - m v) times |b| + |w| |x|, of
 both parts, with v = 2^-24 and m a little more than the number of features of the row, in any order of summation.
@@ -92,11 +91,8 @@ def scan_chunk(chunk, first, rows, offsets, sums, scores, candidates):
     capacity = rows.factors.shape[0] + n_rows + PREFETCH_DISTANCE + 2
     positions, factors = np.zeros(capacity, np.uint32), np.empty(capacity, np.int16)
     begins, shifts = np.zeros(n_rows + 1, np.int64), np.empty(n_rows, np.int64)
-    no_sums = np.zeros(TILE, np.int32)
     for row in range(n_rows):
-        begins[row + 1], shifts[row] = begins[row], 0
-        if rows.indptr[row] < rows.indptr[row + 1]:
-            begins[row + 1], shifts[row] = _add_lists(chunk, rows, row, positions, factors, begins[row], sums[row])
+        begins[row + 1], shifts[row] = _add_lists(chunk, rows, row, positions, factors, begins[row], sums[row])
     peaks = np.empty((n_rows, n_tiles), np.float32)
     for tile in range(n_tiles):
         begin, end = TILE * tile, TILE * (tile + 1)
@@ -106,8 +102,6 @@ def scan_chunk(chunk, first, rows, offsets, sums, scores, candidates):
         for row in range(n_rows):
             scale = np.float32(chunk.scale[tile] * rows.unit[row])
             line, target = sums[row, begin:end], scores[row, begin:end]
-            if rows.indptr[row] == rows.indptr[row + 1]:
-                line = no_sums
             offset = offsets[min(row, offsets.shape[0] - 1), begin:end]
             peaks[row, tile] = score_int8(
                 positions, factors, begins[row], begins[row + 1], weights, line, shifts[row], scale, offset, target
@@ -197,8 +191,7 @@ def _set_errors(chunk, rows, row, errors):
     rounding = n_roundings * _EPSILON / (1.0 - n_roundings * _EPSILON)
     for tile in range(errors.shape[0]):
         scale, norm = chunk.scale[tile], chunk.norm[tile]
-        of_weights = min(0.5 * l1_norm * scale, row_norm * chunk.error_norm[tile])
-        quantization_error = 0.5 * root * norm * unit + of_weights + 0.25 * n * scale * unit
+        quantization_error = 0.5 * root * norm * unit + 0.5 * l1_norm * scale + 0.25 * n * scale * unit
         size = chunk.max_bias[tile] + norm * row_norm + chunk.dense_norm[tile] * rows.dense_norm[row]
         error = 1.001 * (quantization_error + rounding * (size + quantization_error) + n_roundings * _UNDERFLOW)
         errors[tile] = error if size <= _NO_OVERFLOW else np.inf  # the sum of two infinities is no number
