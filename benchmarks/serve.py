@@ -80,7 +80,7 @@ class Service:
         self.ready = time.perf_counter() - self.begin
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)  # a reload may take long
 
     def workers(self) -> list[int]:
         """Return the ids of the worker processes."""
@@ -91,6 +91,11 @@ class Service:
     def private_bytes(self) -> list[int]:
         """Return the memory of each worker that it does not share."""
         return [_private_bytes(pid) for pid in self.workers()]
+
+    def processor_seconds(self) -> float:
+        """Return the processor time that the workers have used."""
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in self.workers()]
+        return sum(int(ticks) for pair in fields for ticks in pair) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -160,12 +165,15 @@ def measure_saturation(service: Service, bodies: list[str], seconds: float) -> s
         script.write_text(WRK.replace("BODIES", str(lines)))
         address = f"http://127.0.0.1:{service.port}{service.path}"
         command = [wrk, "-t2", "-c32", f"-d{int(seconds)}s", "--timeout", "10s", "-s", str(script), address]
+        before = service.processor_seconds()
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        used = service.processor_seconds() - before
     found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)", printed)
     assert found is not None, printed
     n, micros, p50, p99, refused, failed = map(int, found.groups())
     rate = f"{n / micros * 1e6:,.0f} requests/s"
-    return f"{rate}, p50 {p50 / 1e3:.1f} ms, p99 {p99 / 1e3:.1f} ms; {refused} refused, {failed} failed"
+    cost = f"{1e3 * used / n:.2f} ms of processor time per request"
+    return f"{rate}, p50 {p50 / 1e3:.1f} ms, p99 {p99 / 1e3:.1f} ms, {cost}; {refused} refused, {failed} failed"
 
 
 def measure_reloads(service: Service, bodies: list[str], n_requests: int) -> str:

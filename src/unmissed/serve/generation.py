@@ -169,6 +169,7 @@ def _say(line: str) -> None:
 
 
 def stop_now(pid: int) -> None:
-    """Kill a generation and its workers."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+    """Kill a generation, and its workers if there are any."""
+    for kill in (os.kill, os.killpg):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)

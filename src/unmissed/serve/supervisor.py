@@ -165,7 +165,8 @@ class Supervisor:
         if self._current is None and not self._is_stopping:
             raise InputError(error)
         _answer(one.waiting, "failed", error)
-        self._say(f"reload failed, the old runs stay: {error}")
+        if not self._is_stopping:
+            self._say(f"reload failed, the old runs stay: {error}")
 
     def _took_over(self, one: _Running, projects: Sequence[dict[str, Any]]) -> None:
         names = [project["id"] for project in projects]
@@ -219,6 +220,8 @@ class Supervisor:
         self._deadline = time.monotonic() + 2 * self._options.limits.seconds + 15
         for one in self._generations():
             self._close(one, stop=True)
+        if self._starting is not None:
+            stop_now(self._starting.pid)  # it has no requests yet
         self._say("stopping")
 
     def _close(self, one: _Running, *, stop: bool = False) -> None:
