@@ -139,7 +139,7 @@ def test_newton_restarts_at_0_if_coordinate_ascent_overflowed():
     start = InitialSolution(
         np.zeros(4, np.float32), 0.0, np.float32(0), False, 0.0, np.empty(0, np.int32), np.empty(0, np.float32)
     )
-    label = LabelState(0, np.arange(5, dtype=np.int32), (1.0, 1.0), start, 0)
+    label = LabelState(0, np.arange(5, dtype=np.int32), (np.ones(5), 1.0), start, 0)
     label.w, label.bias = np.full(4, np.nan, np.float32), np.float32(np.inf)
     Newton(design, label).solve(1e-6)
     assert label.gap <= 1e-6

@@ -195,12 +195,12 @@ def test_products_of_blas_may_be_off_by_the_bound_of_the_scan():
     rows = ranker_module._quantize(np.zeros(10, np.int64), sparse.indices, sparse.data, dense)
     errors = np.empty(len(chunk.scale), np.float32)
     exact = problem.scores()[:, chunk.label_ids]
-    rough = np.zeros(exact.shape, np.float32)
+    approximate = np.zeros(exact.shape, np.float32)
     for feature in range(501):  # in sequence, the worst order
-        rough += rows.dense[:, feature, None] * chunk.dense[: exact.shape[1], feature]
+        approximate += rows.dense[:, feature, None] * chunk.dense[: exact.shape[1], feature]
     for row in range(9):
         scan._set_errors(chunk, rows, row, errors)
-        assert (abs(rough[row] - exact[row]) <= np.repeat(errors, TILE)[: exact.shape[1]]).all()
+        assert (abs(approximate[row] - exact[row]) <= np.repeat(errors, TILE)[: exact.shape[1]]).all()
         bound = 600 * 2.0**-24 * (1 + np.linalg.norm(problem.X[row]) * np.linalg.norm(problem.W, axis=1).max() + 4)
         assert errors.max() < bound
 
