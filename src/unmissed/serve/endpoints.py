@@ -39,8 +39,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 def create_router(service: Service) -> APIRouter:
     """Return the routes of a service."""
     router = APIRouter(responses=_PROBLEMS)
+    _add_suggestions(router, service)  # the first routes are found fastest
     _add_projects(router, service)
-    _add_suggestions(router, service)
     _add_labels(router, service)
     _add_operation(router, service)
     return router
