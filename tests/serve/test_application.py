@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from unmissed.errors import InputError
-from unmissed.serve import ServiceLimits, create_app
+from unmissed.serve import RequestLimits, create_app
 from unmissed.serve.projects import Project
 from unmissed.serve.rank_queue import RankQueue
 
@@ -69,7 +69,7 @@ def test_a_reload_exchanges_the_runs_and_a_failed_one_keeps_them(folder, run):
 
 def test_records_go_to_the_log_and_limits_are_those_given(run):
     records = []
-    app = create_app([run], log=records.append, log_texts=True, limits=ServiceLimits(text=5))
+    app = create_app([run], log=records.append, log_texts=True, limits=RequestLimits(text=5))
 
     async def work(client):
         answers = [await client.post("/predict", json={"inputs": text}) for text in ("cod", "cod net")]
@@ -101,7 +101,7 @@ def test_a_failure_of_the_service_is_one_line_without_a_traceback(run, monkeypat
 @pytest.mark.parametrize("name", ["text", "batch", "seconds"])
 def test_limits_are_above_zero(name):
     with pytest.raises(InputError, match=f"the limit {name} must be above 0"):
-        ServiceLimits(**{name: 0})
+        RequestLimits(**{name: 0})
 
 
 class _Counted:

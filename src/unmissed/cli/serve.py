@@ -66,13 +66,13 @@ def serve(
     Example: unmissed serve laws tags --workers 2 --watch --port 8080
     """
     try:
-        from unmissed.serve.limits import ServiceLimits
+        from unmissed.serve.limits import RequestLimits
         from unmissed.serve.service import Options
         from unmissed.serve.supervisor import Supervisor
     except ImportError as error:
         raise InputError(f"serve needs {error.name}: pip install 'unmissed[serve]'") from None
     options = Options(
-        limits=ServiceLimits(text=max_text, batch=max_batch, body=max_body, concurrent=max_concurrent, seconds=timeout),
+        limits=RequestLimits(text=max_text, batch=max_batch, body=max_body, concurrent=max_concurrent, seconds=timeout),
         token=None if token_file is None else _read_token(token_file),
         origins=tuple(allow_origin or ()),
         log=None if no_access_log else _access_log(),

@@ -12,8 +12,8 @@ from unmissed._lazy import lazy
 
 if TYPE_CHECKING:
     from unmissed.serve.application import create_app
-    from unmissed.serve.limits import ServiceLimits
+    from unmissed.serve.limits import RequestLimits
 
-_PUBLIC = {"ServiceLimits": "limits", "create_app": "application"}
-__all__ = ["ServiceLimits", "create_app"]
+_PUBLIC = {"RequestLimits": "limits", "create_app": "application"}
+__all__ = ["RequestLimits", "create_app"]
 __getattr__, __dir__ = lazy(__name__, _PUBLIC)

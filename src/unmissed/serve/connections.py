@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from unmissed.serve.limits import ServiceLimits
+from unmissed.serve.limits import RequestLimits
 from unmissed.serve.problems import Problem
 
 
@@ -18,7 +18,7 @@ class LimitedConnection(HttpToolsProtocol):
     does not read its answer has as long. First line and headers may have `limits.headers` bytes.
     """
 
-    limits = ServiceLimits()
+    limits = RequestLimits()
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request, or close the connection if there are too many."""

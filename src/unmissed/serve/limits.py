@@ -8,7 +8,7 @@ from unmissed.errors import InputError
 
 
 @dataclass(frozen=True)
-class ServiceLimits:
+class RequestLimits:
     """Limits of a service; those of requests count per worker.
 
     Parameters

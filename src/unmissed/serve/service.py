@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from unmissed.serve.limits import ServiceLimits
+from unmissed.serve.limits import RequestLimits
 from unmissed.serve.problems import Problem
 from unmissed.serve.projects import Project
 from unmissed.serve.rank_queue import RankQueue
@@ -33,7 +33,7 @@ class Options:
     log_texts : add the texts to the records
     """
 
-    limits: ServiceLimits = field(default_factory=ServiceLimits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     token: str | None = None
     origins: Sequence[str] = ()
     log: Log | None = None
