@@ -129,7 +129,7 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
         for name, value in zip(("macro precision", "macro recall", "macro F1", "coverage"), values, strict=True):
             figures[f"{name}@{k}"] = value
         each = {label: macro([row[0] for row in rows], [row[2] for row in rows], k, [label]) for label in occurring}
-        weights = {label: sum(label in true for *_, true in rows) for label in occurring}
+        weights = {label: sum(label in true for _, _, true, _ in rows) for label in occurring}
         for at, name in enumerate(("weighted precision", "weighted recall", "weighted F1")):
             weighted = sum(weights[label] * each[label][at] for label in occurring)
             figures[f"{name}@{k}"] = ratio(weighted, sum(weights.values()))
