@@ -59,7 +59,7 @@ def test_help_teaches_with_an_example_that_the_command_takes(words, capsys):
         assert set(used) <= known, example
 
 
-@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+@pytest.mark.parametrize("words", [one for one in VERBS if one != ("serve",)], ids=" ".join)  # it has an API
 def test_a_verb_that_prints_results_prints_them_as_json_too(words):
     assert "--json" in {option for parameter in VERBS[words].params for option in parameter.opts}
 

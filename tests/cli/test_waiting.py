@@ -187,7 +187,7 @@ def test_only_words_that_are_alike_are_proposed():
     [
         (["train", "pw-"], {"pw-dismec"}),
         (["train", "pw-dismec", "--weighting", "t"], {"tail"}),
-        (["train", "pw-dismec", "--propensity", "c"], {"constant:"}),
+        (["train", "pw-dismec", "--propensity", "c"], {"cells:", "constant:"}),
         (["inspect", "RUN", "--label", "f"], {"fish", "food"}),
         (["inspect", "nothing", "--label", "f"], set()),
         (["plan", "x", "--method", "pop"], {"popularity"}),

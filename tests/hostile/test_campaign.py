@@ -42,7 +42,7 @@ def test_nothing_hostile_crashes_hangs_or_passes_unnoticed(name):
 def test_every_format_of_data_sets_has_its_mutator():
     """A new format gets a mutator; data frames are no files, and the files of a folder of texts are plain text."""
     names = {"json": "lines", "xmc": "text", "table": "tables", "parquet": "parquet"}
-    names |= {"annif-tsv": "annif", "annif-csv": "annif", "annif-jsonl": "annif"}
+    names |= {"annif-tsv": "annif", "annif-csv": "annif"}
     assert {names.get(name, name) for name in LISTED.keys() - {"frame", "folder"}} <= FORMATS.keys()
 
 

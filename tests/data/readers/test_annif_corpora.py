@@ -12,7 +12,7 @@ from unmissed.data import Columns, load, open_store, read_texts
 from unmissed.data.documents import Documents
 from unmissed.data.formats import find_reader
 from unmissed.data.large_text import convert_text
-from unmissed.data.readers.annif_corpora import AnnifCsv, AnnifJsonLines, AnnifTsv
+from unmissed.data.readers.annif_corpora import AnnifCsv, AnnifTsv
 from unmissed.data.readers.delimited import Delimited
 from unmissed.data.readers.json_lines import JsonLines
 from unmissed.data.readers.reader import ReadOptions
@@ -69,8 +69,8 @@ def written(form, folder):
         ("tsv.gz", AnnifTsv),
         ("csv", AnnifCsv),
         ("csv.gz", AnnifCsv),
-        ("jsonl", AnnifJsonLines),
-        ("jsonl.gz", AnnifJsonLines),
+        ("jsonl", JsonLines),
+        ("jsonl.gz", JsonLines),
         ("folder", TextFolder),
         ("documents", TextFolder),
     ],
@@ -144,7 +144,7 @@ def test_key_files_have_labels_or_uris(tmp_path):
         ("a.tsv", "cod\tgnd:1 gnd:2\n", "--no-header --text-column 1 --labels-column 2 --separator ' '"),
         ("a.csv", "text,subject_uris\ncod,<a>,7\n", "a.csv:2: 3 fields; the first line has 2"),
         ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "subjects": [{"x": 1}]}\n', ":2: expected a subject"),
-        ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "subjects": 7}\n', "a.jsonl:2: expected 'subjects'"),
+        ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "subjects": 7}\n', "a.jsonl:2: expected 'labels'"),
         ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "metadata": []}\n', "a.jsonl:2: expected 'metadata'"),
     ],
 )

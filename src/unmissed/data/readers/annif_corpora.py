@@ -1,7 +1,7 @@
-"""Readers of Annif's document corpora: TSV, CSV and JSON lines, recognized by their contents.
+"""Readers of Annif's document corpora, recognized by their contents: TSV, CSV, and the objects of its JSON lines.
 
 Annif names subjects by URIs, in angle brackets or not; labels here are URIs without brackets. A subject without a URI
-is named by its label. Folders of full texts are read by `text_folder.py`.
+is named by its label. `json_lines.py` reads JSON lines, `text_folder.py` folders of full texts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any
 
 from unmissed.data.encodings import not_utf8
 from unmissed.data.readers.delimited import Delimited
-from unmissed.data.readers.json_lines import JsonLines
 from unmissed.data.readers.reader import Document, LineReader, ReadOptions, Source, suffix_of_file
-from unmissed.data.streams import first_bytes, lines
+from unmissed.data.streams import first_bytes
 from unmissed.data.table_columns import Columns, kind_of
 from unmissed.errors import InputError
-from unmissed.files import parse_json
 from unmissed.progress import Progress, silent
 
 SUBJECTS, URIS, DOCUMENT_ID = "subjects", "subject_uris", "document_id"
@@ -98,30 +96,6 @@ class AnnifCsv(Delimited):
             if inner.id in document:
                 document[columns.id] = document.pop(inner.id)
             yield where, document
-
-
-class AnnifJsonLines(LineReader):
-    """Reads JSON lines with `text`, `subjects` (objects with `uri` or `label`), `metadata` and `document_id`.
-
-    The strings of `metadata` can be named as texts, as other fields can.
-    """
-
-    name = "Annif's JSON lines"
-
-    def sniff(self, source: Source, *, labels: bool = True) -> bool:
-        """Return whether the first object of a `.jsonl` file has Annif's fields and no others."""
-        if suffix_of_file(source) not in JsonLines.suffixes:
-            return False
-        try:
-            first = next((line for _, line in lines(source) if line.strip()), b"")
-            return is_annif_document(parse_json(first.decode("utf-8"), any_string=True))
-        except (InputError, ValueError):
-            return False
-
-    def parse(self, path: str, numbered: Iterable[tuple[int, bytes]], options: ReadOptions) -> Iterator[Document]:
-        """Yield `file:line` and the fields of each object, with its labels as a list."""
-        for where, document in JsonLines().parse(path, numbered):
-            yield where, annif_document(where, document, options.columns)
 
 
 def is_annif_document(document: Any) -> bool:

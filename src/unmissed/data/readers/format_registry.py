@@ -31,7 +31,6 @@ LISTED = {
     ),
     "annif-tsv": ListedFormat(f"{_HERE}.annif_corpora:AnnifTsv", "Annif's .tsv, .csv and .jsonl corpora"),
     "annif-csv": ListedFormat(f"{_HERE}.annif_corpora:AnnifCsv"),
-    "annif-jsonl": ListedFormat(f"{_HERE}.annif_corpora:AnnifJsonLines"),
     "json": ListedFormat(f"{_HERE}.json_lines:JsonLines", ".jsonl", ".jsonl"),
     "fasttext": ListedFormat(f"{_HERE}.fasttext:FastText", ".txt (fastText)"),
     "xmc": ListedFormat(f"{_HERE}.xmc_text:XmcText", ".txt (XMC text)", ".txt (XMC text)"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from unmissed.data.encodings import not_utf8
+from unmissed.data.readers.annif_corpora import annif_document, is_annif_document
 from unmissed.data.readers.reader import Document, DocumentWriter, LineReader, PathLike, ReadOptions
 from unmissed.data.streams import write_stream
 from unmissed.data.table_columns import kind_of
@@ -15,7 +16,7 @@ from unmissed.files import parse_json
 
 
 class JsonLines(LineReader, DocumentWriter):
-    """Reads and writes JSON lines."""
+    """Reads and writes JSON lines. An object with Annif's fields and no others is a document of Annif."""
 
     name = "JSON lines"
     suffixes = (".jsonl", ".ndjson")
@@ -42,6 +43,8 @@ class JsonLines(LineReader, DocumentWriter):
                 raise InputError(
                     f"{where}:1: expected a JSON object with 'text' and 'labels', found {kind_of(document)}"
                 )
+            if options is not None and is_annif_document(document):
+                document = annif_document(where, document, options.columns)
             yield where, document
 
     def write_documents(self, documents: Iterable[dict[str, Any]], path: PathLike) -> None:
