@@ -93,7 +93,7 @@ def assert_equal(one, other):
 
 
 def blas_threads():
-    """Return the threads of NumPy's BLAS; another one, built with OpenMP, comes with faiss and has a limit per thread."""
+    """Return the threads of NumPy's BLAS; that of faiss, built with OpenMP, has a limit per thread."""
     libraries = (one for one in threadpool_info() if one["user_api"] == "blas")
     return {one["num_threads"] for one in libraries if one.get("threading_layer") != "openmp"}
 
