@@ -41,7 +41,7 @@ def aligned(size: int, dtype: Any) -> npt.NDArray[Any]:
 def _on_demand(size: int, dtype: Any) -> npt.NDArray[Any]:
     """Return a flat array in small pages: memory that is not written to is not used.
 
-    NumPy asks for huge pages. A table whose lines are filled in part would then be in memory as a whole.
+    NumPy requests huge pages. A table whose lines are filled in part would then be in memory as a whole.
     """
     n_bytes = max(size * np.dtype(dtype).itemsize, 1)
     if not hasattr(mmap, "MAP_ANONYMOUS"):
