@@ -133,11 +133,15 @@ def test_light_and_dark_both_have_ink_on_paper(pages, browser, scheme):
     context.close()
 
 
-def test_words_of_the_demo_are_defined_before_they_are_used(pages, browser):
+def test_the_demo_opens_with_the_finding_and_the_picture_and_defines_its_terms_at_the_end(pages, browser):
     page = browser.new_page()
     page.goto(pages["demo"].as_uri())
     text = page.inner_text("main")
+    titles = ("Gain by label frequency", "Recorded and complete labels", "Which labels are missing", "Terms")
+    positions = [text.index(title) for title in titles]
+    assert positions == sorted(positions)
+    assert "of the true rare labels" in text[: positions[0]], "the finding comes first"
+    assert page.locator("main > *").nth(3).evaluate("one => one.tagName") == "FIGURE", "then the picture"
     for word in ("P@k", "PSP@k", "recall@5", "tail labels", "DiSMEC", "PW-DiSMEC", "observed labels"):
-        assert text.index(word) >= text.index("Terms"), word
-    assert text.index("Terms") < text.index("Results") < text.index("Metrics on observed and on complete labels")
+        assert word in text[positions[-1] :], word
     page.close()

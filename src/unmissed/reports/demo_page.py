@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS = ("#8a8f98", "#2f6db3", "#e09f1f", "#c0392b")  # popularity, DiSMEC, surrogate, tail
+TAIL_RECALL = "recall@5 of tail labels"
 
 
 class DemoCell(NamedTuple):
@@ -88,6 +89,18 @@ class DemoResults:
     seconds: dict[str, float]
     missing: FoundMissing
 
+    @property
+    def finding(self) -> str:
+        """The main result in one sentence: recall of tail labels by the first linear method and by the best one."""
+        recalls = next(line.cells for line in self.lines if line.measure == TAIL_RECALL)
+        plain, best = 1, max(range(len(recalls)), key=lambda at: recalls[at].value)
+        return (
+            f"Trained on {100 * self.sizes['kept']:.0f} % of the true labels, {self.methods[best]} finds "
+            f"{100 * recalls[best].value:.0f} % of the true rare labels and "
+            f"{self.methods[plain]} {100 * recalls[plain].value:.0f} %. Its observed positives cost more, "
+            "the likelier their label is missing."
+        )
+
 
 def percent(cell: DemoCell, *, interval: bool = True) -> str:
     """Return a cell in percent, as `41.3 ±0.9`."""
@@ -106,8 +119,8 @@ def render_page(results: DemoResults) -> str:
         colors=COLORS,
         table=measures_grid(results),
         frequency=as_svg(draw_frequencies(results), "True and observed label frequencies"),
-        gain=as_svg(draw_gains(results), "Gain in recall by label frequency"),
-        corrected=as_svg(draw_corrected(results), "Precision on observed labels, corrected, and on complete labels"),
+        gain=as_svg(draw_gains(results), "Gain by label frequency"),
+        corrected=as_svg(draw_corrected(results), "Precision, corrected for missing labels"),
     )
 
 
@@ -166,7 +179,8 @@ def draw_gains(results: DemoResults) -> Figure:
     for method, name in enumerate(results.methods):
         bottom.plot(position, recalls[:, method], "o-", color=COLORS[method], ms=4, lw=1.6, label=name)
     bottom.set_ylabel("recall@5, percent")
-    bottom.set_xticks(position, [_span(line) for line in results.deciles])
+    spans = [*map(_span, results.deciles[:-1]), *(f"{line.fewest}+" for line in results.deciles[-1:])]
+    bottom.set_xticks(position, spans)
     bottom.set_xlabel("observed training rows of the label")
     bottom.set_ylim(bottom=0)
     dress(bottom, grid="y")

@@ -35,7 +35,16 @@ from unmissed.metrics import (
 from unmissed.progress import Progress, silent
 from unmissed.propensity import Jain, drop_labels
 from unmissed.ranking import Ranking
-from unmissed.reports.demo_page import DecileLine, DemoCell, DemoResults, FoundMissing, Line, MissingLine, render_page
+from unmissed.reports.demo_page import (
+    TAIL_RECALL,
+    DecileLine,
+    DemoCell,
+    DemoResults,
+    FoundMissing,
+    Line,
+    MissingLine,
+    render_page,
+)
 from unmissed.runs import calibrate, predict, train
 
 CUTS = (1, 3, 5)
@@ -44,7 +53,6 @@ _OWN_ROWS = Conventions(empty_rows="drop")  # recall of tail or head labels is a
 _FINDER = 2  # the method whose run finds missing labels
 _MOST_MISSING = 1_000  # cells that are looked at
 _LISTED = 10  # cells that are shown
-_TAIL = "recall@5 of tail labels"
 _HEAD = "recall@5 of head labels"
 
 
@@ -231,7 +239,7 @@ def _compare(
         lines=[
             *(part.line(name) for name in ("P@1", "P@5") for part in (observed, truth)),
             *(observed.line(name) for name in ("PSP@1", "PSP@5")),
-            tail.line("recall@5", _TAIL),
+            tail.line("recall@5", TAIL_RECALL),
             head.line("recall@5", _HEAD),
             truth.line("recall@5", "recall@5 of all labels"),
             truth.line("coverage@5"),
