@@ -34,6 +34,19 @@ def test_a_loss_that_is_shown_or_larger_than_half_a_point_is_not_allowed_in_any_
 
 
 @pytest.mark.parametrize(
+    ("gain", "falls"),
+    [
+        (Difference(-0.006, -0.02, 0.008, 0.25), False),  # more than half a point, but 0.14 standard errors from it
+        (Difference(-0.011, -0.021, -0.0001, 0.02), True),  # shown
+        (Difference(-0.012, -0.025, 0.001, 0.03), True),  # 1.05 standard errors beyond half a point
+        (Difference(-0.009, -0.020, 0.002, 0.05), False),  # 0.7 standard errors
+    ],
+)
+def test_a_loss_is_likely_if_it_exceeds_half_a_point_with_a_probability_of_four_fifths(gain, falls):
+    assert Goal().likely_falls({**dict.fromkeys(Goal().names, NONE), "P@5": gain}) is falls
+
+
+@pytest.mark.parametrize(
     ("gain", "likely"),
     [
         (Difference(0.003, -0.0019, 0.0079, 0.88), True),  # 1.2 standard errors: the interval reaches 0, yet likely

@@ -80,11 +80,21 @@ class Goal:
         """Return whether the interval of a metric is below 0."""
         return any(gains[name].high < 0 for name in self.names)
 
+    def likely_falls(self, gains: Gains) -> bool:
+        """Return whether a metric is shown to fall, or falls by more than the margin with a probability of 80 %."""
+        slack = NormalDist().inv_cdf(_LIKELY)
+        return self.shown_to_fall(gains) or any(
+            gains[name].value + slack * self._error(gains[name]) < -self.margin for name in self.names
+        )
+
     def lead(self, gains: Gains) -> Lead:
         """Return the difference in the mean of the metrics to maximize.
 
         The standard error of a mean is at most the mean of the standard errors, however the metrics are correlated.
         """
-        width = 2 * NormalDist().inv_cdf((1 + self.level) / 2)
         values = [gains[name] for name in self.metric]
-        return Lead(fmean(one.value for one in values), fmean((one.high - one.low) / width for one in values))
+        return Lead(fmean(one.value for one in values), fmean(map(self._error, values)))
+
+    def _error(self, difference: Difference) -> float:
+        """Return the standard error of a difference, from the width of its interval."""
+        return (difference.high - difference.low) / (2 * NormalDist().inv_cdf((1 + self.level) / 2))
