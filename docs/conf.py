@@ -23,28 +23,24 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 HUBS = {
+    "start": ["tutorial", "guide", "walk_tags", "walk_sklearn", "walk_scores"],
     "use": [
-        "guide",
-        "walk_tags",
-        "walk_sklearn",
-        "walk_scores",
-        "data",
         "text_options",
         "encoders",
-        "propensity",
+        "calibration",
         "missing",
         "audit",
-        "metrics",
-        "compare",
-        "ensembles",
-        "methods",
-        "commands",
-        "runs",
         "serve",
         "serve_page",
+        "annif",
+        "compare",
+        "ensembles",
+        "networks",
         "cluster",
+        "own_model",
     ],
     "understand": [
+        "propensity",
         "losses",
         "derivations",
         "solver",
@@ -55,10 +51,11 @@ HUBS = {
         "architecture",
         "notes/index",
     ],
+    "reference": ["commands", "methods", "metrics", "data", "runs", "trust", "glossary", "api/index"],
 }
 """The pages of each hub, in order; pages that are not listed here go to the last hub."""
 LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution", "unmissed.serve"]
-FRONT = ["use", "understand", "results", "api/index"]
+FRONT = [*HUBS, "results"]
 
 default_role = "literal"  # in docstrings, text between single backticks is code
 autodoc_typehints = "none"  # the signature has them already
@@ -108,7 +105,8 @@ def list_pages(app, docname, source):
         source[0] = source[0].replace("@PAGES@", "\n".join(FRONT))
     if docname in HUBS:
         named = {page for pages in HUBS.values() for page in pages}
-        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS} | {"notes/index"}
+        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS}
+        found |= {"notes/index", "api/index"}
         others = sorted(found - named) if docname == list(HUBS)[-1] else []
         source[0] = source[0].replace("@PAGES@", "\n".join([*(one for one in HUBS[docname] if one in found), *others]))
 

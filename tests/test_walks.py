@@ -1,4 +1,4 @@
-"""The walks of three new users: what their pages say is done, file by file, command by command, in its order."""
+"""The tutorial and the walks of three new users: what their pages say is done, command by command, in its order."""
 
 import csv
 import json
@@ -71,3 +71,14 @@ def test_scores_of_another_system_compared_with_ours_by_a_paired_interval(capsys
     printed_difference = json.loads(said(capsys, *words))["differences"]["P@1"]
     assert printed_difference["value"] == pytest.approx(difference.value)
     assert printed_difference["low"] < printed_difference["value"] < printed_difference["high"]
+
+
+def test_the_tutorial_trains_asks_measures_and_finds_a_missing_label(capsys):
+    printed, names = walk("tutorial.md", capsys)
+    columns = "row\trank\tlabel\tscore\tprobability"
+    assert names["shown"].splitlines()[0] == printed[2].splitlines()[0] == columns
+    best = printed[2].splitlines()[1].split("\t")
+    assert best[2].endswith("linalg")
+    assert float(best[4]) > 0.5
+    assert "noise floor" in printed[4]
+    assert "scipy.special" in printed[5], "numpy.i0 is a Bessel function"
