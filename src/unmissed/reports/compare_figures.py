@@ -124,7 +124,7 @@ def draw_deciles(results: Results) -> Figure:
 
 @styled
 def draw_frequencies(results: Results) -> Figure:
-    """Draw rows per label against the label's rank, with the fitted power law."""
+    """Draw rows per label against the label's rank, with the fitted power law: the axes of the paper's figure 1."""
     curve, law = results["data"]["frequencies"], results["data"]["power_law"]
     figure = new_figure(3.2)
     axes = figure.add_subplot()
@@ -133,10 +133,11 @@ def draw_frequencies(results: Results) -> Figure:
     if law is not None:
         line = np.exp(law["intercept"] - law["exponent"] * np.log(rank))
         axes.plot(rank, line, color=CUTS[2], lw=1.3, ls=(0, (5, 3)), label=f"power law, exponent {law['exponent']:.2f}")
-    axes.set(xscale="log", yscale="log", xlabel="rank of the label", ylabel="training rows")
+    axes.set(yscale="log", xlabel="rank of the label", ylabel="training rows")
+    axes.set_xlim(0, float(rank[-1]))
     axes.set_ylim(bottom=0.8)
     dress(axes, "both")
-    axes.legend(loc="lower left")
+    axes.legend(loc="upper right")
     return figure
 
 

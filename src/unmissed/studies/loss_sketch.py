@@ -22,12 +22,16 @@ from unmissed.losses import (
 )
 from unmissed.reports.study_figures import SketchCurve, draw_loss_sketch
 
-PLAIN, UNBIASED, BOUND, SQUARED = "--", ":", "-", "-."
+PLAIN, UNBIASED, BOUND = "--", ":", "-"
+FURTHER = "-."  # not in the paper
 _BOUNDS, _ENTROPY = "0-1, hinge, squared hinge", "cross-entropy of a logit"
 
 
 def sketch_curves(scores: npt.NDArray[np.float64], p: float) -> list[SketchCurve]:
-    """Return the curves of the figure at the scores: gray, blue and green as in the paper, and cross-entropy."""
+    """Return the curves of the figure at the scores: gray, blue and green as in the paper, and cross-entropy.
+
+    In the paper the dotted lines are unbiased losses, but for the green one, which is the square of the convex hinge.
+    """
     once, convex = hinge(), convex_bound(hinge(), p)
     squared, entropy = squared_hinge(), cross_entropy_from_logits()
     rows = [
@@ -38,9 +42,9 @@ def sketch_curves(scores: npt.NDArray[np.float64], p: float) -> list[SketchCurve
         (_BOUNDS, "hinge, unbiased", "tab:blue", UNBIASED, unbiased(once, p).positive.value(scores)),
         (_BOUNDS, "hinge, convex bound", "tab:blue", BOUND, convex.positive.value(scores)),
         (_BOUNDS, "squared hinge", "tab:green", PLAIN, squared.positive.value(scores)),
-        (_BOUNDS, "squared hinge, unbiased", "tab:green", UNBIASED, unbiased(squared, p).positive.value(scores)),
+        (_BOUNDS, "squared hinge, unbiased", "tab:green", FURTHER, unbiased(squared, p).positive.value(scores)),
         (_BOUNDS, "squared hinge, convex bound", "tab:green", BOUND, convex_bound(squared, p).positive.value(scores)),
-        (_BOUNDS, "square of the convex hinge", "tab:green", SQUARED, convex.positive.value(scores) ** 2),
+        (_BOUNDS, "square of the convex hinge", "tab:green", UNBIASED, convex.positive.value(scores) ** 2),
         (_ENTROPY, "cross-entropy", "tab:purple", PLAIN, entropy.positive.value(scores)),
         (_ENTROPY, "cross-entropy, unbiased", "tab:purple", UNBIASED, unbiased(entropy, p).positive.value(scores)),
         (_ENTROPY, "cross-entropy, naive", "tab:purple", BOUND, naive(entropy, p).positive.value(scores)),

@@ -286,3 +286,22 @@ def test_a_claim_holds_fails_or_stays_open_by_its_intervals(gain, holds):
     claims = check_claims({"methods": methods, "baseline": "dismec"}, lambda one, other: apart)
     assert [claim["holds"] for claim in claims if "PSP" in claim["claim"]] == [holds, holds]
     assert check_claims({"methods": methods[:1], "baseline": "dismec"}, lambda one, other: apart) == []
+
+
+def test_claims_on_trees_and_sparse_methods_are_checked_against_the_margins_of_the_paper():
+    keys = ("dismec", "pfastxml", "parabel", "pd-sparse", "ppd-sparse", "proxml")
+    methods = [method(key, "", 0.4, 0) for key in keys] + [method("pw-dismec:weighting=tail", "", 0.5, 0.1)]
+    gains = {"pfastxml": 0.105, "parabel": 0.078, "pd-sparse": 0.02, "ppd-sparse": -0.02, "proxml": 0.005}
+
+    def difference(own, other):
+        assert own == "pw-dismec:weighting=tail"
+        gain = gains[other]
+        return {name: {"value": gain, "low": gain - 0.01, "high": gain + 0.01} for name in ("PSP@1", "PSP@3", "PSP@5")}
+
+    found = check_claims({"methods": methods, "baseline": "dismec"}, difference)
+    assert [claim["holds"] for claim in found[2:]] == [True, None, True, None, True, False, None]
+    assert "10 points" in found[3]["claim"]
+    assert "20 % of its figures" in found[5]["claim"], "0.078 +- 0.01 reaches 0.2 x 0.4"
+    gains["parabel"] = 0.091
+    found = check_claims({"methods": methods, "baseline": "dismec"}, difference)
+    assert found[5]["holds"] is True
