@@ -123,8 +123,8 @@ def try_every_verb(root: Path) -> list[dict[str, Any]] | None:
         folder.mkdir()
     write_texts(data / "train.jsonl")
     write_texts(data / "more.jsonl", n=20, seed=1, extra="mix")
-    prepared = [words_of(data, data)[verb] for verb in ("train", "convert to a store")]
-    assert [spoken(words)[0] for words in prepared] == [0, 0]  # in this process: modules and kernels are loaded once
+    prepared = [words_of(data, data)[verb] for verb in ("train", "convert to a store", "figure")]
+    assert [spoken(words)[0] for words in prepared] == [0, 0, 0]  # in this process: modules and kernels are loaded once
     found = [
         forked(lambda verb=verb, left=left: try_verb(verb, left, data, disk))  # type: ignore[misc]
         for verb in words_of(data, disk)
