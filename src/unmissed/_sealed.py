@@ -15,6 +15,7 @@ from numba.core import caching
 
 Function = Callable[..., Any]
 
+_PACKAGE = Path(__file__).absolute().parent
 _NumbaCacheFile: Any = caching.IndexDataCacheFile
 _NumbaCache: Any = caching.FunctionCache
 _NumbaCacheImpl: Any = caching.CompileResultCacheImpl
@@ -30,28 +31,20 @@ def compile_kernel(function: Function, options: dict[str, Any], folder: Path | N
     return compiled  # type: ignore[no-any-return]
 
 
-class _SealedFile(_NumbaCacheFile):  # type: ignore[misc]
-    """Numba's index and code files of one function; a file with a wrong checksum counts as a cache miss."""
+class _SealedFiles(_NumbaCacheFile):  # type: ignore[misc]
+    """The cached code of one function: a file per signature, named after it, that starts with a checksum.
 
-    def _load_index(self) -> dict[Any, Any]:
-        version, stamp, overloads = self._unsealed(self._index_path) or (None, None, {})
-        return dict(overloads) if (version, stamp) == (self._version, self._source_stamp) else {}
+    Numba's index of all signatures would lose entries, or name the code of another one, if processes compile at once.
+    """
 
-    def _save_index(self, overloads: dict[Any, Any]) -> None:
-        self._seal(self._index_path, (self._version, self._source_stamp, overloads))
-
-    def _load_data(self, name: str) -> Any:
-        return self._unsealed(self._data_path(name))
-
-    def _save_data(self, name: str, data: Any) -> None:
-        self._seal(self._data_path(name), data)
-
-    def _seal(self, path: str, value: Any) -> None:
-        content = self._dump(value)
-        with self._open_for_write(path) as stream:
+    def save(self, key: Any, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._path(key)) as stream:
             stream.write(_checksum(content) + content)
 
-    def _unsealed(self, path: str) -> Any:
+    def load(self, key: Any) -> Any:
+        """Return the code for a key, or None if there is none or if its checksum is wrong."""
+        path = self._path(key)
         try:
             content = Path(path).read_bytes()
         except OSError:
@@ -61,6 +54,10 @@ class _SealedFile(_NumbaCacheFile):  # type: ignore[misc]
                 os.unlink(path)
             return None
         return pickle.loads(content[32:])
+
+    def _path(self, key: Any) -> str:
+        digest = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode()).hexdigest()
+        return str(self._data_path(f"{self._index_name.removesuffix('.nbi')}.{digest[:32]}.nbc"))
 
 
 def _checksum(content: bytes) -> bytes:
@@ -73,7 +70,9 @@ class _Locator(_NumbaLocator):  # type: ignore[misc]
 
     def __init__(self, function: Function, source: str, folder: Path) -> None:
         self._py_file, self._lineno = source, function.__code__.co_firstlineno
-        self._path = str(folder / self.get_suitable_cache_subpath(source))
+        parent = Path(source).absolute().parent
+        inside = parent.is_relative_to(_PACKAGE)  # then the cache is valid wherever the package is installed
+        self._path = str(folder / (parent.relative_to(_PACKAGE) if inside else self.get_suitable_cache_subpath(source)))
 
     def get_cache_path(self) -> str:
         return self._path
@@ -112,7 +111,7 @@ def _sealed_cache(function: Function, folder: Path) -> Any:
 
     function_cache = Cache(function)
     file = function_cache._cache_file
-    function_cache._cache_file = _SealedFile(
+    function_cache._cache_file = _SealedFiles(
         file._cache_path, file._index_name.removesuffix(".nbi"), file._source_stamp
     )
     return function_cache

@@ -193,18 +193,12 @@ def test_only_words_that_are_alike_are_proposed():
         (["plan", "x", "--method", "pop"], {"popularity"}),
     ],
 )
-def test_the_shell_completes_methods_weightings_and_labels(words, expected, run):
+def test_the_shell_completes_methods_weightings_and_labels(words, expected, run, monkeypatch, capsys):
     line = ["unmissed", *(str(run.folder) if word == "RUN" else word for word in words)]
-    environment = {
-        **os.environ,
-        "_UNMISSED_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(line),
-        "COMP_CWORD": str(len(line) - 1),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "unmissed"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert set(done.stdout.split()) == expected, done.stderr
+    monkeypatch.setenv("_UNMISSED_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(line))
+    monkeypatch.setenv("COMP_CWORD", str(len(line) - 1))
+    assert set(said(capsys).split()) == expected
 
 
 def test_progress_in_a_log_does_not_disturb_json(run, capsys):

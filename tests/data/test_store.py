@@ -1,15 +1,18 @@
 """The store: a folder that opens memory-mapped, or not at all."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.runs.killing import died, forked
+from unmissed import archive
 from unmissed.archive import checksum, write_archive, write_manifest
 from unmissed.data import Dataset, TextFeatures, load, load_labels, make_corpus, open_store, write_store
 from unmissed.errors import InputError
@@ -247,44 +250,36 @@ def test_an_archive_of_another_kind_is_no_store(tmp_path):
         load(tmp_path / "other")
 
 
-WRITER = """
-import os, signal, sys
-import numpy as np
-from scipy import sparse
-from unmissed import archive
-from unmissed.data import make_corpus, write_store
+def write_and_die(dataset: Dataset, target: Path, step: int) -> int:
+    """Write a store in this process, which kills itself before a step; return the number of steps."""
+    seen = 0
 
-dataset = make_corpus(60, 0, 8, 50, rng=1).train
-seen = 0
+    def deadly(function):
+        def call(*arguments):
+            nonlocal seen
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen += 1
+            return function(*arguments)
 
-def deadly(function):
-    def call(*arguments):
-        global seen
-        if seen == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        seen += 1
-        return function(*arguments)
-    return call
+        return call
 
-archive._write_array = deadly(archive._write_array)
-archive._manifest_text = deadly(archive._manifest_text)
-archive.os.rename = deadly(archive.os.rename)
-write_store(dataset, sys.argv[1])
-print(seen)
-"""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "_write_array", deadly(archive._write_array))
+        patch.setattr(archive, "_manifest_text", deadly(archive._manifest_text))
+        patch.setattr(archive.os, "rename", deadly(os.rename))
+        write_store(dataset, target)
+    return seen
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that kills")
-def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path, dataset):
     """The last step is the renaming; killed right before it, there is still no folder of that name."""
-    run = [sys.executable, "-c", WRITER]
-    complete = subprocess.run([*run, str(tmp_path / "whole"), "999"], capture_output=True, text=True, check=True)
-    n_steps = int(complete.stdout)
+    n_steps = write_and_die(dataset, tmp_path / "whole", 999)
     assert n_steps >= 12
     for step in (0, 3, n_steps - 2, n_steps - 1):
         target = tmp_path / f"store{step}"
-        done = subprocess.run([*run, str(target), str(step)], capture_output=True)
-        assert done.returncode == -signal.SIGKILL
+        assert died(forked(partial(write_and_die, dataset, target, step)))
         assert not target.exists()
         with pytest.raises(InputError, match="no such file or folder"):
             load(target)
@@ -293,18 +288,14 @@ def test_a_writer_killed_at_any_step_leaves_nothing_that_opens(tmp_path):
         assert open_store(target, verify=True).n_samples == 60
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that kills")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_writer_killed_at_a_random_moment_leaves_a_complete_store_or_none(tmp_path):
-    script = (
-        "import sys; from unmissed.data import make_corpus, write_store; d = make_corpus(2000, 0, 50, 500).train;"
-        "print('ready', flush=True); write_store(d, sys.argv[1])"
-    )
+    large = make_corpus(2000, 0, 50, 500).train
     for turn, patience in enumerate((0.0, 0.004, 0.012)):
         target = tmp_path / f"store{turn}"
-        with subprocess.Popen([sys.executable, "-c", script, str(target)], stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(patience)
-            writer.kill()
+        writer = forked(partial(write_store, large, target))
+        time.sleep(patience)
+        os.kill(writer, signal.SIGKILL)
+        died(writer)
         if target.exists():
             assert open_store(target, verify=True).n_samples == 2000

@@ -1,12 +1,12 @@
-"""A process of its own that forks trainings, kills them, goes on with them and compares what they leave.
+"""Trainings in forked children that are killed, gone on with, and compared; each way returns how many died.
 
-Forking makes the children warm: a kill hits the training, not the imports. Prints how many trainings died.
+Forking makes the children warm: a kill hits the training, not the imports or the loading of kernels.
 """
 
 import os
 import signal
-import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 from tests.models import own_model  # registers the tests' own model
 from tests.runs.corpora import small_corpus, tree_bytes
 from unmissed.data import Dataset
-from unmissed.errors import InputError
 from unmissed.runs import extend, open_run, replacing, train, update
 
 
@@ -24,8 +23,14 @@ def forked(work: Callable[[], Any]) -> int:
     """Start some work in a child process and return its id."""
     child = os.fork()
     if not child:
-        work()
-        os._exit(0)
+        code = 1
+        try:
+            work()
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
     return child
 
 
@@ -43,6 +48,7 @@ def at_random_times(root: Path, n_kills: int = 25) -> int:
     def work(name: str) -> None:
         train("dismec", data, root / name, {"block_size": 4, "n_jobs": 2})
 
+    train("dismec", data, root / "warm", {"block_size": 4, "n_jobs": 1})
     begin = time.perf_counter()
     assert not died(forked(lambda: work("reference")))
     seconds = time.perf_counter() - begin
@@ -73,7 +79,7 @@ def at_every_write(root: Path) -> int:
 
 
 def updates_at_every_write(root: Path) -> int:
-    """The same for an update, which also changes names of folders; the run answers after every death."""
+    """The same for an update, which also swaps or changes names of folders; the run answers after every death."""
     data, new = small_corpus(n_labels=6, n_train=60)
 
     def work(folder: Path) -> None:
@@ -88,12 +94,6 @@ def updates_at_every_write(root: Path) -> int:
         assert run.label_counts.sum() == data.Y.nnz + (new.Y.nnz if run.parts[0].n_samples == 110 else 0)
 
     return dying_everywhere(work, root, begin, check)
-
-
-def updates_without_exchange(root: Path) -> int:
-    """The same on a system where two folders cannot swap names in one step."""
-    replacing.exchange = lambda one, other: False
-    return updates_at_every_write(root)
 
 
 def own_model_at_every_write(root: Path) -> int:
@@ -161,12 +161,3 @@ def compare(reference: Path, other: Path) -> None:
     expected, found = tree_bytes(reference), tree_bytes(other)
     assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
     assert [name for name in expected if expected[name] != found[name]] == []
-
-
-if __name__ == "__main__":
-    try:
-        ways = {"times": at_random_times, "writes": at_every_write, "own": own_model_at_every_write}
-        ways |= {"updates": updates_at_every_write, "renames": updates_without_exchange}
-        sys.stdout.write(str(ways[sys.argv[1]](Path(sys.argv[2]))))
-    except InputError as error:
-        sys.exit(str(error))

@@ -1,9 +1,16 @@
 """`unmissed compile`: compile all kernels ahead of time."""
 
+from typing import Annotated
+
+import typer
+
 from unmissed.cli import show
 
 
-def compile_everything(json: show.JsonOption = False) -> None:
+def compile_everything(
+    jobs: Annotated[int | None, typer.Option(help="Processes. Default: all cores.")] = None,
+    json: show.JsonOption = False,
+) -> None:
     """Compile all kernels into the cache ahead of time, for example in a container image.
 
     Without this command, each kernel is compiled at its first use, which takes seconds. The cache is
@@ -16,7 +23,7 @@ def compile_everything(json: show.JsonOption = False) -> None:
     from unmissed.runs.warmup import compile_kernels
 
     with show.progress_bar("compiling") as progress:
-        done = compile_kernels(progress)
+        done = compile_kernels(progress, jobs)
     if json:
         folder = None if done.folder is None else str(done.folder)
         show.print_json({"compiled": done.compiled, "seconds": round(done.seconds, 1), "cache": folder})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from unmissed.calibration import DecisionRule
 from unmissed.data import load, make_corpus, open_store, write_store, write_xmc
 from unmissed.data.text import TextFeatures
 from unmissed.errors import InputError, UnmissedError
+from unmissed.execution import Piece, Processes
 from unmissed.models.method_registry import METHODS, find_model
 from unmissed.models.parameters import parameters_of
 from unmissed.progress import Progress, silent
@@ -42,28 +44,43 @@ class Warmup(NamedTuple):
     folder: Path | None
 
 
-def compile_kernels(progress: Progress = silent) -> Warmup:
-    """Compile every kernel for all argument types that training, ranking and evaluation use."""
+def compile_kernels(progress: Progress = silent, n_jobs: int | None = 1) -> Warmup:
+    """Compile every kernel for all argument types that training, ranking and evaluation use, in `n_jobs` processes."""
     if _jit.interpreted():
         raise InputError("NUMBA_DISABLE_JIT is set, so kernels are not compiled; unset it")
-    begin, before = time.perf_counter(), _jit.compilations()
-    settings = list(_settings())
-    with TemporaryDirectory(prefix="unmissed-compile-") as scratch, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # tiny problems are not always solved to the tolerance
-        data = _Data(Path(scratch))
-        for number, (method, params) in enumerate(settings):
-            _use(method, params, data, Path(scratch) / f"run-{number}")
-            progress(number + 1, len(settings))
-        X, Y = _large_data()
-        for method in _own_methods():
-            find_model(method).compile_kernels(X, Y)
-    return Warmup(_jit.compilations() - before, time.perf_counter() - begin, _jit.cache_folder())
+    begin, compiled = time.perf_counter(), 0
+    with TemporaryDirectory(prefix="unmissed-compile-") as scratch:
+        tasks = [_MethodKernels(method, Path(scratch) / method) for method in _own_methods()]
+        for number, piece in enumerate(Processes(n_jobs).map(tasks, _large_data), 1):
+            compiled += piece.metadata["compiled"]
+            progress(number, len(tasks))
+    return Warmup(compiled, time.perf_counter() - begin, _jit.cache_folder())
+
+
+@dataclass(frozen=True)
+class _MethodKernels:
+    """Compiles the kernels of one method; its piece has the number of compilations."""
+
+    key: str
+    folder: Path
+    size: int = 1
+
+    def run(self, shared: tuple[sp.csr_matrix, sp.csr_matrix]) -> Piece:
+        before = _jit.compilations()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # tiny problems are not always solved to the tolerance
+            data = _Data(self.folder)
+            for number, params in enumerate(_settings(self.key)):
+                _use(self.key, params, data, self.folder / f"run-{number}")
+            find_model(self.key).compile_kernels(*shared)
+        return Piece(self.key, metadata={"compiled": _jit.compilations() - before})
 
 
 class _Data:
     """A tiny data set in every format that a kernel parses."""
 
     def __init__(self, position: Path) -> None:
+        position.mkdir()
         corpus = make_corpus(80, 300, 30, 60, words_per_row=8, rng=0)
         self.position = position
         write_store(corpus.train, position / "train")
@@ -80,19 +97,18 @@ class _Data:
         TextFeatures().fit(["one two three", "two four"]).transform(["one two", "four"])
 
 
-def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each method with default parameters, then with other values, one by one or as `compile_params` says."""
-    for method in _own_methods():
-        cls = find_model(method)
-        known = parameters_of(cls)
-        small = {name: value for name, value in SMALL.items() if name in {each.name for each in known}}
-        yield method, small
-        for parameter in known:
-            for choice in parameter.choices:
-                if choice != parameter.default:
-                    yield method, {**small, parameter.name: choice}
-        for params in cls.compile_params:
-            yield method, {**small, **params}
+def _settings(method: str) -> Iterator[dict[str, Any]]:
+    """Yield the default parameters, then other values, one by one or as `compile_params` says."""
+    cls = find_model(method)
+    known = parameters_of(cls)
+    small = {name: value for name, value in SMALL.items() if name in {each.name for each in known}}
+    yield small
+    for parameter in known:
+        for choice in parameter.choices:
+            if choice != parameter.default:
+                yield {**small, parameter.name: choice}
+    for params in cls.compile_params:
+        yield {**small, **params}
 
 
 def _own_methods() -> list[str]:
