@@ -1,6 +1,6 @@
 """`unmissed predict`: the top-k labels of each row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from unmissed.ranking import Ranking
     from unmissed.runs import Run
+    from unmissed.runs.expansion import BroaderLabels
     from unmissed.runs.prediction import Shown
 
 
@@ -100,6 +101,15 @@ def predict(
             "not change.",
         ),
     ] = None,
+    expand: Annotated[
+        str | None,
+        typer.Option(
+            metavar="broader",
+            help="Add the broader concepts of the labels, one step up in the run's vocabulary, as far as they are "
+            "labels of the run; each has the highest score of its narrower ones.",
+            autocompletion=lambda: ["broader"],
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -171,6 +181,8 @@ def predict(
     if rank_by is RankBy.PROBABILITY:
         chosen["rank_by"] = rank_by.value
     shown = _shown(opened, threshold, decide, true_probability, propensity, rank_by)
+    if expand is not None:
+        shown = replace(shown, broader=_broader(opened, expand))
     top = shown.n_candidates(opened) if decide is not None else 5 if top is None else top
     rows: Any = None
     ids: list[str] = []
@@ -234,6 +246,15 @@ def _shown(
     if note is not None:
         show.say(note, err=True)
     return Shown(threshold, with_true, None if propensity is None else parse(propensity), rule)
+
+
+def _broader(run: "Run", expand: str) -> "BroaderLabels":
+    """Return the broader labels of --expand."""
+    from unmissed.runs.expansion import BroaderLabels
+
+    if expand != "broader":
+        raise InputError(f"--expand is broader; got {expand[:40]!r}")
+    return BroaderLabels(run)
 
 
 def _one_text(text: str | None, dense: str | None) -> Any:

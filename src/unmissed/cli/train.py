@@ -9,7 +9,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.methods import MethodCommands, flag_of
-from unmissed.cli.options import MANY, ClusterOptions, Jobs, RowOptions, TextOptions, with_groups
+from unmissed.cli.options import MANY, ClusterOptions, Jobs, RowOptions, TextOptions, VocabularyOptions, with_groups
 from unmissed.data.readers.format_registry import SOURCES
 from unmissed.errors import InputError
 
@@ -38,6 +38,7 @@ def train_method(
     data: Data,
     reading: RowOptions,
     text: TextOptions,
+    concepts: VocabularyOptions,
     cluster: ClusterOptions,
     run: Annotated[
         Path | None, typer.Option("--run", metavar="DIR", help="The folder of the run, new or unfinished. Required.")
@@ -87,6 +88,8 @@ def train_method(
 
     Example: unmissed train METHOD train.jsonl --dense embeddings.npy --run laws
 
+    Example: unmissed train METHOD train.tsv --run library --vocabulary gnd.ttl --language de
+
     Example: unmissed train METHOD train.jsonl --run laws --tuned
 
     Example: unmissed train METHOD train.jsonl --run laws --calibrate
@@ -110,7 +113,9 @@ def train_method(
     tasks = _read_partition(partition, time, finish)
     try:
         with show.stoppable(lambda: kept_of(run)):
-            dataset = load_training_set(data, text, reading)
+            dataset = load_training_set(data, text, reading, **concepts.words(unseen=model.ranks_untrained))
+            if model.uses_label_terms:
+                _check_names(method, dataset)
             conversion = model.dense_support.conversion(type(model).__name__, dataset.features)
             if conversion is not None:
                 show.say(conversion, err=True)
@@ -160,6 +165,16 @@ def _tune(method: str, dataset: "Dataset", given: dict[str, Any], run: Path, jso
     if not json:
         report_choice(found.to_json())
     return found.params
+
+
+def _check_names(method: str, dataset: "Dataset") -> None:
+    """Raise InputError if a method finds labels by their names and the features are no words."""
+    from unmissed.data.label_terms import find_label_terms
+
+    terms = find_label_terms(dataset)
+    if terms is None or not terms.labels.size:
+        why = "the features are not named by single words" if terms is None else "no name consists of known words"
+        raise InputError(f"{method} finds labels by the words of their names: {why}")
 
 
 def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:
@@ -287,18 +302,19 @@ def _report_unfinished(run: Path, error: "Unfinished", json: bool, *, all_own: b
         raise typer.Exit(3)
 
 
-def load_training_set(data: str, text: TextOptions, reading: RowOptions) -> "Dataset":
+def load_training_set(data: str, text: TextOptions, reading: RowOptions, **vocabulary: Any) -> "Dataset":
     """Read a training set, fit text features if it has texts, and print warnings about its labels.
 
-    Options of text features are refused if it has no texts.
+    Options of text features are refused if it has no texts. `vocabulary` has further arguments of `load`.
     """
     from unmissed.data import load
-    from unmissed.data.checks import check_labels
+    from unmissed.data.checks import check_labels, check_vocabulary
 
     features = text.features(data, reading.columns)
     with show.progress_bar("reading") as progress, show.keeping_embeddings(features):
-        dataset = load(data, text=features, progress=progress, **reading.words())
-    for line in check_labels(data, dataset.Y, dataset.label_names, dataset.documents):
+        dataset = load(data, text=features, progress=progress, **reading.words(), **vocabulary)
+    warnings = check_labels(data, dataset.Y, dataset.label_names, dataset.documents)
+    for line in [*warnings, *(f"{data}: {warning}" for warning in check_vocabulary(dataset))]:
         show.warn(line)
     return dataset
 

@@ -3,7 +3,8 @@
 `sources.py` has the entry points `load` and `save`; `formats.py` recognizes the format of a path, `readers/` has one
 module per format. `dataset.py` defines `Dataset` (CSR matrices X and Y with names). `text.py` computes TF-IDF features,
 `large_text.py` does so out of core. `store.py` writes and memory-maps data sets, `synthetic.py` generates them, and
-`catalog.py` lists the benchmark data sets of the paper. Start with `dataset.py` and `sources.py`.
+`catalog.py` lists the benchmark data sets of the paper. `vocabulary.py` has the concepts that labels stand for,
+`vocabulary_readers/` reads them. Start with `dataset.py` and `sources.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from unmissed.data.synthetic import Corpus, make_corpus, make_recommendations
     from unmissed.data.table_columns import Columns
     from unmissed.data.text import TextFeatures
+    from unmissed.data.vocabulary import Concept, Vocabulary
+    from unmissed.data.vocabulary_readers.vocabulary_registry import read_vocabulary
 
 _PUBLIC = {
     "Columns": "table_columns",
+    "Concept": "vocabulary",
     "Corpus": "synthetic",
     "Dataset": "dataset",
     "SentenceEncoder": "encoders",
     "TextFeatures": "text",
+    "Vocabulary": "vocabulary",
     "catalog": "catalog",
     "check_dataset": "checks",
     "load": "sources",
@@ -36,16 +41,19 @@ _PUBLIC = {
     "make_recommendations": "synthetic",
     "open_store": "store",
     "read_texts": "sources",
+    "read_vocabulary": "vocabulary_readers.vocabulary_registry",
     "save": "sources",
     "write_store": "store",
     "write_xmc": "readers.xmc_text",
 }
 __all__ = [
     "Columns",
+    "Concept",
     "Corpus",
     "Dataset",
     "SentenceEncoder",
     "TextFeatures",
+    "Vocabulary",
     "catalog",
     "check_dataset",
     "load",
@@ -54,6 +62,7 @@ __all__ = [
     "make_recommendations",
     "open_store",
     "read_texts",
+    "read_vocabulary",
     "save",
     "write_store",
     "write_xmc",

@@ -76,6 +76,25 @@ def check_dataset(dataset: Any) -> list[str]:
     return check_labels(where, dataset.Y, dataset.label_names, dataset.documents)
 
 
+def check_vocabulary(dataset: Any) -> list[str]:
+    """Return a warning about labels that are not in the data set's vocabulary, and one about deprecated ones."""
+    vocabulary, names = dataset.vocabulary, dataset.label_names
+    if vocabulary is None:
+        return []
+    concepts = np.array([vocabulary.find(name) for name in names])
+    counts, warnings = dataset.label_counts, []
+    for mask, what in (
+        (concepts < 0, "not in the vocabulary"),
+        ((concepts >= 0) & np.append(vocabulary.deprecated, False)[concepts], "deprecated in the vocabulary"),
+    ):
+        found = np.flatnonzero(mask & (counts > 0))
+        if found.size:
+            listed = ", ".join(repr(names[label]) for label in found[:3].tolist()) + (", ..." if found.size > 3 else "")
+            rows = f"{counts[found].sum():,} assignments"
+            warnings.append(f"{found.size:,} labels ({rows}) are {what}: {listed}")
+    return warnings
+
+
 def _refuse_swapped(where: str, names: Sequence[str], once: float, documents: DocumentCounts) -> None:
     """Raise InputError if labels are longer than texts and nearly all different."""
     label = sum(map(len, names)) / max(len(names), 1)

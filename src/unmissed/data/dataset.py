@@ -21,6 +21,7 @@ from unmissed.matrices import assemble, check_dense, check_X, check_Y
 
 if TYPE_CHECKING:
     from unmissed.data.text import TextFeatures
+    from unmissed.data.vocabulary import Vocabulary
 
 _SLICE = 1 << 20  # elements hashed per update
 
@@ -78,6 +79,7 @@ class Dataset(LabeledData):
     trusted : skip validation because X, Y and `dense` are known to be valid
     dense : array of shape (n_samples, n_dense), such as embeddings, the dense part of the features; or None
         Stored as float32 or float16 in C order, without a copy where possible.
+    vocabulary : the concepts that the labels stand for, or None; see `with_vocabulary`
     """
 
     X: sparse.csr_matrix
@@ -89,6 +91,7 @@ class Dataset(LabeledData):
     n_unknown_labels: int = 0
     trusted: InitVar[bool] = False
     dense: npt.NDArray[Any] | None = field(default=None, kw_only=True, repr=False)
+    vocabulary: Vocabulary | None = field(default=None, kw_only=True, repr=False)
     store: ClassVar[Path | None] = None
     """The store that holds exactly this data set; set by `open_store` only."""
     origin: ClassVar[Origin | None] = None
@@ -139,12 +142,42 @@ class Dataset(LabeledData):
         vars(copied)["documents"] = self.documents
         return copied
 
+    def with_vocabulary(self, vocabulary: Vocabulary, *, unseen: bool = False) -> Dataset:
+        """Return the data set with the titles of a vocabulary; label names are the identifiers of its concepts.
+
+        With `unseen`, concepts that no row has become labels, too, behind the others, unless they are deprecated. Raise
+        InputError if the vocabulary has none of the labels.
+        """
+        names = self.label_names or []
+        concepts = [vocabulary.find(name) for name in names]
+        if max(concepts, default=-1) < 0:
+            example = f"; the first label is {names[0]!r}, the first concept {vocabulary.uris[0]!r}" if names else ""
+            raise InputError(f"none of the {self.n_labels:,} labels of the data is in the vocabulary{example}")
+        known = self.label_titles or names
+        titles = [known[label] if one < 0 else vocabulary.titles[one] for label, one in enumerate(concepts)]
+        if unseen:
+            hidden = np.array(vocabulary.deprecated)
+            hidden[[one for one in concepts if one >= 0]] = True
+            added = np.flatnonzero(~hidden).tolist()
+            names = [*names, *(vocabulary.uris[one] for one in added)]
+            titles += [vocabulary.titles[one] for one in added]
+        Y = assemble(self.Y.data, self.Y.indices, self.Y.indptr, (self.n_samples, len(names)))
+        changed = replace(self, Y=Y, label_names=names, label_titles=titles, vocabulary=vocabulary, trusted=True)
+        kept = {"documents": self.documents, "origin": self.origin, "source_digest": self.source_digest}
+        vars(changed).update(kept)
+        return changed
+
     def __repr__(self) -> str:
         dense = "" if self.dense is None else f" ({self.n_dense} dense)"
         return (
             f"Dataset(n_samples={self.n_samples}, n_features={self.n_features}{dense}, n_labels={self.n_labels}, "
             f"{self.X.nnz} values, {self.Y.nnz} label assignments)"
         )
+
+    @cached_property
+    def source_digest(self) -> str:
+        """The digest of the data set as it was read, before a vocabulary added labels."""
+        return self.digest
 
     @cached_property
     def digest(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,14 @@ from unmissed.data.dataset import Dataset, Origin
 from unmissed.data.dense_part import Dense, add_dense, check_dense_part, check_one_source
 from unmissed.data.documents import Documents, binarize, name_of
 from unmissed.data.formats import files_of, find_reader, find_writer, holds_text
+from unmissed.data.label_terms import words_of_names
 from unmissed.data.names import read_title_file
 from unmissed.data.readers.reader import DatasetWriter, DocumentReader, PathLike, ReadOptions, Source
 from unmissed.data.table_columns import Columns
 from unmissed.data.text import TextFeatures
 from unmissed.data.unicode import find_name, index_names
 from unmissed.data.vectorizers import is_vectorizer
+from unmissed.data.vocabulary import Vocabulary
 from unmissed.errors import InputError
 from unmissed.features import Features
 from unmissed.matrices import assemble
@@ -43,6 +45,8 @@ def load(
     columns: Columns | None = None,
     header: bool = True,
     one_based: bool = False,
+    vocabulary: Vocabulary | None = None,
+    unseen: bool = False,
     progress: Progress = silent,
 ) -> Dataset:
     """Load a data set: matrices of features and labels, or documents with labels, from any format of the registry.
@@ -64,6 +68,9 @@ def load(
     columns : names of the columns of texts, labels and ids, and the label separator
     header, one_based : for XMC text: whether the first line holds the sizes, whether indices start at 1. Columns of a
         table without a header are named 1, 2, 3, ...
+    vocabulary : the concepts that the labels stand for (`read_vocabulary`), as in `Dataset.with_vocabulary`
+    unseen : whether concepts that no row has become labels, too; text features that are fitted here then count the
+        words of their names
     progress : progress callback
     """
     reader = find_reader(path)
@@ -73,7 +80,8 @@ def load(
         text = TextFeatures.from_vectorizer(text)
     if isinstance(reader, DocumentReader):
         features = _text_features(path, like, None if isinstance(text, str) else text, options, dense)
-        dataset = _load_texts(path, like, features, options, progress, keep_unknown, embedded=dense is None)
+        words = _words(features, vocabulary) if unseen else set()
+        dataset = _load_texts(path, like, features, options, progress, keep_unknown, words, embedded=dense is None)
     else:
         sizes = {} if like is None else {"n_features": int(like.X.shape[1]), "n_labels": like.n_labels}
         dataset = reader.read(path, options, **sizes, progress=progress)
@@ -87,7 +95,15 @@ def load(
         assert isinstance(path, str | os.PathLike)
         more = {} if dense is None else {"dense": os.path.abspath(str(dense))}
         vars(dataset)["origin"] = Origin(_absolute(path), {**dataclasses.asdict(options), **more})
-    return dataset
+    return dataset if vocabulary is None else dataset.with_vocabulary(vocabulary, unseen=unseen)
+
+
+def _words(text: TextFeatures, vocabulary: Vocabulary | None) -> set[str]:
+    """Return the words of the names of a vocabulary's concepts, without deprecated ones."""
+    if vocabulary is None or hasattr(text, "terms_"):
+        return set()
+    concepts = np.flatnonzero(~vocabulary.deprecated).tolist()
+    return words_of_names(text, (form for concept in concepts for form in vocabulary.forms(concept)))
 
 
 def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Progress = silent) -> Dataset:
@@ -217,12 +233,13 @@ def _load_texts(
     options: ReadOptions,
     progress: Progress,
     keep_unknown: bool,
+    words: Collection[str],
     embedded: bool,
 ) -> Dataset:
     form = options.columns.unicode_normalization
     texts, label_lists, counts = Documents(path, options).texts_and_labels(progress)  # an encoder holds the texts
     if not hasattr(text, "terms_"):
-        X = text.fit_transform(texts, progress=progress if text.encoder is not None else silent)
+        X = text.fit_transform(texts, words=words, progress=progress if text.encoder is not None else silent)
     elif embedded and text.encoder is not None:
         X = text.transform(texts, progress=progress)
     else:

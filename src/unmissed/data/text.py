@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
@@ -147,22 +147,29 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         self._fit_terms(texts, progress)
         return self
 
-    def fit_transform(self, texts: Iterable[str], y: Any = None, *, progress: Progress = silent) -> TextRows:
+    def fit_transform(
+        self, texts: Iterable[str], y: Any = None, *, words: Collection[str] = (), progress: Progress = silent
+    ) -> TextRows:
         """Fit on training documents, read one by one, and return their features; `y` is ignored.
+
+        `words` are terms of the vocabulary in any case, such as those of label names that no training document has; one
+        that no document has gets the idf of a term in one document.
 
         Without an encoder, these are a sparse matrix, else `Features` with TF-IDF features and embeddings. An encoder
         that is missing is reported before the texts are read.
         """
         if self.encoder is None:
-            return self._fit_terms(texts, progress)
+            return self._fit_terms(texts, progress, words)
         self._check_params()
         _ = self.identity  # loads the model: its errors come before those of texts
         texts = list(texts)
-        return self._with_embeddings(self._fit_terms(texts, progress), texts, progress)
+        return self._with_embeddings(self._fit_terms(texts, progress, words), texts, progress)
 
-    def _fit_terms(self, texts: Iterable[str], progress: Progress) -> sparse.csr_matrix:
+    def _fit_terms(self, texts: Iterable[str], progress: Progress, words: Collection[str] = ()) -> sparse.csr_matrix:
         """Fit the vocabulary and idf and return the TF-IDF features."""
         counter = self._make_counter()
+        if words:
+            counter.set_params(min_df=1, max_features=None)
         try:
             counts = counter.fit_transform(_with_progress(texts, progress))
         except InputError:  # from the iterator of texts
@@ -170,8 +177,38 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         except ValueError as error:  # empty vocabulary
             n_texts = f"{len(texts)} " if isinstance(texts, Sequence) else ""
             raise InputError(f"no terms to learn from {n_texts}texts with min_df={self.min_df}: {error}") from error
-        self.set_terms(counter.get_feature_names_out(), inverse_document_frequency(counts, smooth=self.smooth))
+        terms = counter.get_feature_names_out()
+        if words:
+            terms, counts = self._select_terms(terms.tolist(), counts, words)
+        idf = inverse_document_frequency(counts, smooth=self.smooth)
+        if words and not self.smooth:
+            idf[np.bincount(counts.indices, minlength=counts.shape[1]) == 0] = np.log(counts.shape[0])
+        self.set_terms(terms, idf)
         return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
+
+    def _select_terms(
+        self, terms: list[str], counts: sparse.csr_matrix, words: Collection[str]
+    ) -> tuple[list[str], sparse.csr_matrix]:
+        """Return the terms that `fit` selects and `words`, sorted, and their counts."""
+        df = np.bincount(counts.indices, minlength=len(terms)).astype(np.float64)
+        chosen = self._choose(df, np.asarray(counts.sum(axis=0), np.float32).ravel())
+        column = {term: position for position, term in enumerate(terms)}
+        listed = sorted({terms[position] for position in chosen.tolist()} | set(words))
+        found = np.array([column.get(term, -1) for term in listed])
+        order = np.full(len(terms), -1, np.int64)
+        order[found[found >= 0]] = np.flatnonzero(found >= 0)
+        columns = order[counts.indices]
+        kept = columns >= 0
+        ends = np.append(0, np.cumsum(kept))[counts.indptr]
+        shape = counts.shape[0], len(listed)
+        return listed, sparse.csr_matrix((counts.data[kept], columns[kept], ends), shape=shape)
+
+    def _choose(self, df: npt.NDArray[np.float64], occurrences: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        """Return the positions of the terms that `min_df` and `max_features` keep, rising, as scikit-learn does."""
+        kept = np.flatnonzero(df >= self.min_df)
+        if self.max_features is not None and kept.size > self.max_features:
+            kept = np.sort(kept[(-occurrences[kept]).argsort()[: self.max_features]])  # as scikit-learn breaks ties
+        return kept
 
     def learn(self, frequency: Mapping[str, int], occurrences: Mapping[str, int], n_documents: int) -> Self:
         """Fit from counts: the document frequency and, for `max_features`, the occurrences of each term.
@@ -180,10 +217,8 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """
         terms = sorted(frequency)
         df = np.array([frequency[term] for term in terms], np.float64)
-        kept = np.flatnonzero(df >= self.min_df)
-        if self.max_features is not None and kept.size > self.max_features:
-            n_occurrences = np.array([occurrences[terms[position]] for position in kept], np.float32)
-            kept = np.sort(kept[(-n_occurrences).argsort()[: self.max_features]])  # as scikit-learn breaks ties
+        n_occurrences = np.array([occurrences.get(term, 0) for term in terms], np.float32)
+        kept = self._choose(df, n_occurrences)
         if not kept.size:
             raise InputError(f"no terms to learn from {n_documents} texts with min_df={self.min_df}")
         return self.set_terms((terms[position] for position in kept), _idf(df[kept], n_documents, self.smooth))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unmissed.models.instance_trees.pfastxml import PfastXML
     from unmissed.models.label_trees.bonsai import Bonsai
     from unmissed.models.label_trees.parabel import Parabel
+    from unmissed.models.lexical import Lexical
     from unmissed.models.linear.dismec.estimator import DiSMEC, PWDiSMEC
     from unmissed.models.linear.logistic.estimator import LogisticOVR
     from unmissed.models.linear.pd_sparse.estimator import PDSparse
@@ -54,6 +55,7 @@ _PUBLIC = {
     "Parabel": "label_trees.parabel",
     "PfastXML": "instance_trees.pfastxml",
     "PfastreXML": "instance_trees.pfastrexml",
+    "Lexical": "lexical",
     "Popularity": "popularity",
     "ProXML": "linear.proxml.estimator",
     "TrainingData": "training_data",
@@ -77,6 +79,7 @@ __all__ = [
     "Group",
     "Help",
     "IntegerRange",
+    "Lexical",
     "LogisticOVR",
     "Model",
     "NumberRange",

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmissed.calibration import Calibration
 from unmissed.data import Dataset
+from unmissed.data.label_terms import find_label_terms
 from unmissed.errors import InputError
 from unmissed.execution import Overlay, Pieces, RecordedPieces, Threads, Work
 from unmissed.features import Features
@@ -83,6 +84,10 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     """What the model does with the dense part of X."""
     cost_support: ClassVar[CostSupport] = CostSupport()
     """Whether costs may depend on rows and on cells."""
+    uses_label_terms: ClassVar[bool] | property = False
+    """Whether training takes the names of labels as features (`TrainingData.label_terms`)."""
+    ranks_untrained: ClassVar[bool] | property = False
+    """Whether labels without a training positive are ranked, too."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 
@@ -260,7 +265,8 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     def rank(self, X: Any, k: int = 5, *, rank_by: RankBy = "score", **params: Any) -> Ranking:
         """Return the k highest-scoring labels of each row with their scores, and probabilities if it is calibrated.
 
-        Labels without a training positive are never ranked. Rows with fewer than k labels are padded with -1. The model
+        Labels without a training positive are never ranked, unless the model is one that finds them by their names
+        (`ranks_untrained`). Rows with fewer than k labels are padded with -1. The model
         does not change, and any number of threads may rank at the same time (see `prepare`).
 
         Parameters
@@ -357,7 +363,7 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         self.n_features_in_, self.n_dense_in_, self.n_labels_ = n_features, n_dense, n_labels
-        self.untrained_ = untrained_mask(counts)
+        self.untrained_ = None if self.ranks_untrained else untrained_mask(counts)
         for name in ("label_counts_", "n_samples_", "calibration_"):
             self.__dict__.pop(name, None)
         if counts is not None:
@@ -385,6 +391,8 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
             rows = TrainingData.check(X, Y, **scaling)
         elif isinstance(X, Dataset):
             rows = TrainingData.of(X, **scaling)
+            if self.uses_label_terms:
+                rows = replace(rows, label_terms=find_label_terms(X))
         elif isinstance(X, str | os.PathLike):
             rows = TrainingData.stored(X, **scaling)
         else:

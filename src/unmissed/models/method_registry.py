@@ -101,6 +101,11 @@ METHODS: dict[str, Method] = {
         "PD-Sparse",
         LINEAR,
     ),
+    "lexical": Method(
+        "unmissed.models.lexical:Lexical",
+        "labels whose names the text contains, also those without training rows",
+        family=BASELINES,
+    ),
     "popularity": Method(
         "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES, role=FLOOR
     ),

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from unmissed.data import Dataset
 from unmissed.data.dataset import LabeledData
+from unmissed.data.label_terms import LabelTerms
 from unmissed.data.store import open_store
 from unmissed.errors import InputError
 from unmissed.features import Features, ScaledFeatures
@@ -52,6 +53,7 @@ class TrainingData(LabeledData):
     label_names, feature_names : names of labels and features, arrays of strings, or None
     weights : weight of each row, which multiplies its costs, float64 above 0; None if all are 1
     cell_propensity : p of each observed positive, float64 CSR with the pattern of Y; None if p is that of the label
+    label_terms : the names of the labels as features; None unless the model uses them and X has words
     store : the store that X and Y are mapped from; such rows are pickled as its path and digest, with their weights and
         the propensities of their cells
     """
@@ -64,6 +66,7 @@ class TrainingData(LabeledData):
     feature_names: Names | None = field(default=None, kw_only=True)
     weights: npt.NDArray[np.float64] | None = field(default=None, kw_only=True)
     cell_propensity: sp.csr_matrix | None = field(default=None, kw_only=True)
+    label_terms: LabelTerms | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -139,6 +142,8 @@ class TrainingData(LabeledData):
         part: dict[str, Any] = {"Y": Y, "cell_propensity": cells, "store": None}
         if rows is not None:
             part |= {"X": self.X[rows], "weights": None if self.weights is None else self.weights[rows]}
+        if labels is not None and self.label_terms is not None:
+            part["label_terms"] = self.label_terms.among(labels)
         return replace(self, **{**part, **changes})
 
     def weighted(self, weights: Any) -> TrainingData:
@@ -173,7 +178,7 @@ class TrainingData(LabeledData):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.store is not None and type(self) is TrainingData:
             cells = None if self.cell_propensity is None else self.cell_propensity.data
-            return _stored, (*self.store, self.normalize, self.dense_weight, self.weights, cells)
+            return _stored, (*self.store, self.normalize, self.dense_weight, self.weights, cells, self.label_terms)
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})
 
     @cached_property
@@ -222,13 +227,13 @@ def _part(matrix: sp.csr_matrix | None, rows: npt.NDArray[Any] | None, labels: n
 
 
 def _stored(
-    path: str, digest: str, normalize: bool, dense_weight: float, weights: Any = None, cells: Any = None
+    path: str, digest: str, normalize: bool, dense_weight: float, weights: Any, cells: Any, terms: LabelTerms | None
 ) -> TrainingData:
-    """Unpickle rows from the path of their store, with their weights and the propensities of their cells."""
+    """Unpickle rows from the path of their store, with their weights, propensities of cells and names of labels."""
     rows = TrainingData.stored(path, digest, normalize=normalize, dense_weight=dense_weight)
     Y = rows.Y
     matrix = None if cells is None else assemble(cells, Y.indices, Y.indptr, Y.shape)
-    return replace(rows, weights=weights, cell_propensity=matrix)
+    return replace(rows, weights=weights, cell_propensity=matrix, label_terms=terms)
 
 
 def _made(cls: type[TrainingData], values: dict[str, Any]) -> TrainingData:

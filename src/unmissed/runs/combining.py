@@ -41,6 +41,9 @@ def combine(
     if len({os.path.realpath(run.folder.path) for run in runs}) < max(len(runs), 2):
         raise InputError("an ensemble needs at least 2 different runs")
     RunFolder(path).is_new()  # raises for a folder that is not a run, before models are opened
+    if dataset.vocabulary is None and runs[0].vocabulary is not None:
+        unseen = runs[0].n_labels > dataset.n_labels
+        dataset = dataset.with_vocabulary(runs[0].vocabulary, unseen=unseen)
     for run in runs:
         _check_alike(run, dataset)
     model = Ensemble.of([run.model for run in runs], **(params or {}))
@@ -54,7 +57,10 @@ def _check_alike(run: Run, dataset: Dataset) -> None:
         ("labels", run.n_labels, dataset.n_labels),
     ):
         if there != here:
-            raise InputError(f"{run.folder}: has {there:,} {what}; the data has {here:,}; train all runs on the data")
+            also = ", with --unseen-labels or without" if dataset.vocabulary is not None else ""
+            raise InputError(
+                f"{run.folder}: has {there:,} {what}; the data has {here:,}; train all runs on the data{also}"
+            )
     text = None if dataset.text is None else dataset.text.options
     if run.recipe.text != text:
         raise InputError(f"{run.folder}: has other text features than the first run; train all runs with the same ones")

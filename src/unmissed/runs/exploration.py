@@ -78,6 +78,7 @@ class LabelIndex:
         self._n_labels = run.n_labels
         self._names = run.label_names
         self._titles = run.label_titles
+        self._notations = run.notations
         self._labels = None if self._names is None else index_names(self._names)
         counts = run.label_counts
         self._counts = np.zeros(run.n_labels, np.int64) if counts is None else counts
@@ -93,6 +94,10 @@ class LabelIndex:
     def title(self, label: int) -> str:
         """Return the title of a label, else its name, else its number."""
         return self._titles[label] if self._titles else self.name(label)
+
+    def notation(self, label: int) -> str | None:
+        """Return the notation of a label in the vocabulary; None if it has none."""
+        return (self._notations[label] or None) if self._notations else None
 
     def find(self, name: str) -> int:
         """Return the label with this name (its number, if labels have no names); -1 if there is none."""

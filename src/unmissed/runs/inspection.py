@@ -132,6 +132,7 @@ def verify(run: Run) -> int:
     """Check all checksums and index ranges of a run; return the number of pieces."""
     checked = Run(run.folder.path, verify=True)
     names = (checked.label_names, checked.label_titles, checked.label_counts, checked.feature_names, checked.text)
+    names += (checked.notations,)
     del names  # reading them verified them
     return len(checked.model.pieces_.listed())
 

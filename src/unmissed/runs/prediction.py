@@ -29,6 +29,7 @@ from unmissed.models.training_data import check_k
 from unmissed.progress import Progress, describe, silent
 from unmissed.propensity import PropensityLike
 from unmissed.ranking import Ranking
+from unmissed.runs.expansion import BroaderLabels
 from unmissed.runs.lines import STANDARD_INPUT, TextLines
 from unmissed.runs.ranking_writers import WRITERS
 from unmissed.runs.run import Run
@@ -195,12 +196,14 @@ class Shown:
     decision : chooses labels by their probabilities; None keeps all
     true_probability : whether the probability that a label is true is added
     propensity : the propensity model for it; None takes that of the recipe, or the default one
+    broader : adds the broader labels of those that are shown; None adds none
     """
 
     threshold: float | None = None
     true_probability: bool = False
     propensity: PropensityLike | None = None
     decision: DecisionRule | None = None
+    broader: BroaderLabels | None = None
 
     @property
     def by_row(self) -> bool:
@@ -218,7 +221,9 @@ class Shown:
             ranking = ranking.keep(ranking.scores >= self.threshold)
         if self.decision is not None:
             ranking = self.decision.decide(ranking)
-        return run.with_true_probabilities(ranking, self.propensity) if self.true_probability else ranking
+        if self.true_probability:
+            ranking = run.with_true_probabilities(ranking, self.propensity)
+        return ranking if self.broader is None else self.broader.add_to(ranking)
 
 
 def read_decision(run: Run, text: str) -> tuple[DecisionRule, str | None]:

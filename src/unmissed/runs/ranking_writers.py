@@ -26,8 +26,9 @@ Ranked = Ranking | Iterable[Ranking]
 
 
 def table_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None, *, guarded: bool = False) -> Iterator[str]:
-    """Yield the lines of a tab-separated table: row or id, rank (from 1), label, title if there is one, score.
+    """Yield the lines of a tab-separated table: row or id, rank (from 1), label, title, notation, score.
 
+    Titles and notations have columns if labels have such.
     Columns with probabilities follow if the ranking has them.
 
     With `guarded`, cells that a spreadsheet would run as formulas start with an apostrophe.
@@ -56,10 +57,15 @@ def json_lines(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> I
 
 def row_entries(run: Run, ranking: Ranked, ids: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield each row as a dict: `row` or `id`, `labels`, and `no_known_words` for a text without known words."""
-    names = run.label_names
+    names, notations = run.label_names, run.notations
     for row, one in enumerate(_rows(ranking)):
         listed = [
-            {"label": names[label] if names else label, "name": run.name_of(label), **values}
+            {
+                "label": names[label] if names else label,
+                "name": run.name_of(label),
+                **({"notation": notations[label] or None} if notations else {}),
+                **values,
+            }
             for label, values in one.entries
         ]
         name: dict[str, Any] = {"row": row} if ids is None else {"id": ids[row]}
@@ -179,14 +185,15 @@ def _fields(
     run: Run, ranking: Ranked, ids: Sequence[str] | None, cell: Callable[[str], str]
 ) -> Iterator[list[str | int]]:
     """Yield the fields of each line, with `cell` applied to strings."""
-    names, titles = run.label_names, run.label_titles
+    names, further = run.label_names, {"name": run.label_titles, "notation": run.notations}
+    shown_names = {column: strings for column, strings in further.items() if strings}
     parts = iter([ranking] if isinstance(ranking, Ranking) else ranking)
     first = next(parts, None)
     columns = ["score"] if first is None else list(_columns(first))
-    yield ["row" if ids is None else "id", "rank", "label", *(["name"] if titles else []), *columns]
+    yield ["row" if ids is None else "id", "rank", "label", *shown_names, *columns]
     for row, one in enumerate(_rows(chain([] if first is None else [first], parts))):
         for rank, (label, values) in enumerate(one.entries, start=1):
-            title = [cell(titles[label])] if titles else []
+            title = [cell(strings[label]) for strings in shown_names.values()]
             name = cell(names[label]) if names else str(label)
             shown = [f"{values[column]:.6g}" for column in columns]
             yield [row if ids is None else cell(ids[row]), rank, name, *title, *shown]

@@ -18,6 +18,8 @@ from unmissed.data import Dataset, TextFeatures
 from unmissed.data.names import unpack_names
 from unmissed.data.text import KIND as TEXT_KIND
 from unmissed.data.unicode import normalize
+from unmissed.data.vocabulary import KIND as VOCABULARY_KIND
+from unmissed.data.vocabulary import Vocabulary
 from unmissed.errors import InputError, did_you_mean
 from unmissed.features import Features
 from unmissed.matrices import assemble
@@ -121,11 +123,13 @@ class Run(CalibratedRun):
                 "the same train command resumes it"
             )
         self._label_arrays = [self._open_labels(part) for part in self.parts]
-        self._text_archive = self._feature_arrays = None
+        self._text_archive = self._feature_arrays = self._vocabulary_archive = None
         if self.recipe.text is not None:
             self._text_archive = open_archive(self.folder.text, TEXT_KIND, verify=self.verify)
         elif self.folder.features.exists():
             self._feature_arrays = open_archive(self.folder.features, FEATURES_KIND, verify=self.verify)[1]
+        if self.folder.vocabulary.exists():
+            self._vocabulary_archive = open_archive(self.folder.vocabulary, VOCABULARY_KIND, verify=self.verify)
 
     def _consistently(self, load: Callable[[], T]) -> T:
         """Return `load()`; if an update replaces the run meanwhile, open the new run and load again."""
@@ -141,7 +145,7 @@ class Run(CalibratedRun):
             self._begin()
             if load != self._open:
                 self._consistently(self._open)
-                for name in ("label_names", "label_titles", "label_counts", "feature_names", "text"):
+                for name in ("label_names", "label_titles", "label_counts", "feature_names", "text", "vocabulary"):
                     vars(self).pop(name, None)
         raise InputError(f"{self._path}: updates replace the run faster than it can be opened; try again")
 
@@ -206,6 +210,22 @@ class Run(CalibratedRun):
         return self._label_strings("label_titles")
 
     @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The concepts that the labels stand for; None if the run was trained without a vocabulary."""
+        if self._vocabulary_archive is None:
+            return None
+        metadata, arrays = self._vocabulary_archive
+        return Vocabulary.from_arrays(metadata.get("language"), arrays, str(self.folder.vocabulary))
+
+    @cached_property
+    def notations(self) -> list[str] | None:
+        """The notation of each label in the vocabulary, "" for labels without one; None if no label has one."""
+        found = None if self.vocabulary is None else [*self.vocabulary.notations, ""]
+        if found is None or self.vocabulary is None or not any(found):
+            return None
+        return [found[self.vocabulary.find(name)] for name in self.label_names or ()]
+
+    @cached_property
     def label_counts(self) -> npt.NDArray[np.int64] | None:
         """Number of training positives per label; None if it was not recorded."""
         counts = [arrays.get("counts") for arrays in self._label_arrays]
@@ -258,6 +278,7 @@ class Run(CalibratedRun):
             text=self.text,
             trusted=True,
             dense=np.zeros((0, self.n_dense), np.float32) if self.n_dense else None,
+            vocabulary=self.vocabulary,
         )
 
     def rank(self, rows: Any, k: int = 5, *, dense: npt.ArrayLike | None = None, **params: Any) -> Ranking:

@@ -54,7 +54,7 @@ class Source:
     def of(cls, dataset: Dataset) -> Source:
         """Return the source of a data set."""
         path, options = (None, {}) if dataset.origin is None else dataset.origin
-        return cls(path, dataset.digest, dataset.n_samples, options)
+        return cls(path, dataset.source_digest, dataset.n_samples, options)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,10 @@ class Manifest:
 
 
 class RunFolder:
-    """The folder of a run: `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, `calibrations/`."""
+    """The folder of a run: `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, `vocabulary/`, ...
+
+    Those of calibrations are below `calibrations/`.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -152,6 +155,11 @@ class RunFolder:
     def features(self) -> Path:
         """The folder of the feature names, if features are not made from text."""
         return below(self.path, "features")
+
+    @property
+    def vocabulary(self) -> Path:
+        """The folder of the vocabulary, if labels stand for its concepts."""
+        return below(self.path, "vocabulary")
 
     def labels(self, first: int) -> Path:
         """Return the folder with names and counts of the part whose first label is `first`."""
@@ -274,9 +282,8 @@ class RunFolder:
 
     def roll_back(self, before: Manifest | None, part: RunPart) -> None:
         """Restore an earlier manifest, or an empty folder; the caller holds the exclusive lock."""
-        gone = (
-            [self.labels(part.first)] if before is not None else [self.text, self.features, below(self.path, "labels")]
-        )
+        every = [self.text, self.features, self.vocabulary, below(self.path, "labels")]
+        gone = every if before is None else [self.labels(part.first)]
         for position in gone:
             if position.exists():
                 aside = position.with_name(f".{position.name}.part")  # `clean` removes it if we are killed here

@@ -89,6 +89,9 @@ def train(
         with _rolled_back_on_error(folder, None, part, 0, exclusive=partition.is_all):
             with _manifest_lock(folder, partition):
                 _write_features(folder, dataset.text, dataset.feature_names)
+                if dataset.vocabulary is not None:
+                    remove_torn(folder.vocabulary)
+                    dataset.vocabulary.save(folder.vocabulary)
                 _write_labels(folder, 0, dataset.label_names, dataset.label_titles, dataset.label_counts)
             model.fit_rows(rows, Work(OnDisk(folder.work), executor, progress, partition))
         if partition.is_all:
@@ -306,7 +309,7 @@ def _old_rows(run: Run, old_rows: Sequence[DatasetOrPath], progress: Progress) -
 
 def was_extended_by(run: Run, dataset: Dataset) -> bool:
     """Return whether a run was extended by this data set."""
-    return any(source.digest == dataset.digest for part in run.parts[1:] for source in part.sources)
+    return any(source.digest == dataset.source_digest for part in run.parts[1:] for source in part.sources)
 
 
 def new_columns(run: Run, dataset: Dataset) -> list[int]:
@@ -337,6 +340,7 @@ def _select_labels(dataset: Dataset, columns: Sequence[int]) -> Dataset:
         feature_names=dataset.feature_names,
         text=dataset.text,
         trusted=True,
+        vocabulary=dataset.vocabulary,
     )
 
 

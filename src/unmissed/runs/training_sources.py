@@ -109,6 +109,7 @@ def join(run: Run, old: Sequence[Dataset], new: Dataset) -> JoinedRows:
         text=run.text,
         trusted=True,
         dense=_joined_dense(every, kept) if run.n_dense else None,
+        vocabulary=run.vocabulary,
     )
     return JoinedRows(dataset, sum(one.n_samples - len(rows) for one, rows in zip(every, kept, strict=True)))
 
@@ -122,7 +123,7 @@ def _match_source(
             dataset = old_rows
         else:
             dataset = load_again(Origin(os.fspath(old_rows), source.options), text=run.text, progress=progress)
-        if dataset.digest == source.digest:
+        if dataset.source_digest == source.digest:
             return source, dataset
     named = f"digest {old_rows.digest[:12]}" if isinstance(old_rows, Dataset) else os.fspath(old_rows)
     raise InputError(f"{run.folder}: was not trained on these old rows ({named})")
@@ -182,6 +183,8 @@ def _all_titles(run: Run, new: Dataset, names: list[str] | None) -> list[str] | 
     if names is None or (run.label_titles is None and new.label_titles is None):
         return None
     title = dict(zip(new.label_names or [], new.label_titles or [], strict=False))
+    if run.vocabulary is not None:
+        title |= {name: run.vocabulary.titles[one] for name in names if (one := run.vocabulary.find(name)) >= 0}
     title |= dict(zip(run.label_names or [], run.label_titles or [], strict=False))
     return [title.get(name, name) for name in names]
 

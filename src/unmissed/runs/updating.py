@@ -48,7 +48,7 @@ def update(
     folder = RunFolder(path)
     with folder.locked():
         run = Run(path)
-        if any(source.digest == dataset.digest for source in run.parts[0].sources):
+        if any(source.digest == dataset.source_digest for source in run.parts[0].sources):
             return run  # already trained on these rows
         old, sources = _old(run, old_rows, dataset, progress)
         joined = join(run, old, dataset).dataset
@@ -74,11 +74,12 @@ def _old(
 
     Rows of an earlier `extend` with the digest of the new rows are not old: only its labels were trained on them.
     """
-    if any(source.digest == new.digest for source in sources_of(run)):
+    if any(source.digest == new.source_digest for source in sources_of(run)):
         old_rows = [*old_rows, new]
     every = read_old_rows(run, old_rows, progress=progress)
     known = sources_of(run) or [Source.of(dataset) for dataset in every]
-    old = [(dataset, source) for dataset, source in zip(every, known, strict=True) if dataset.digest != new.digest]
+    pairs = zip(every, known, strict=True)
+    old = [(dataset, source) for dataset, source in pairs if dataset.source_digest != new.source_digest]
     positions = [source if dataset.origin is None else Source.of(dataset) for dataset, source in old]
     return [dataset for dataset, _ in old], positions
 

@@ -185,7 +185,7 @@ def _describe(project: Project) -> dict[str, Any]:
     return {
         "project_id": project.id,
         "name": project.id,
-        "language": None,
+        "language": None if run.vocabulary is None else run.vocabulary.language,
         "backend": {"backend_id": run.recipe.method},
         "is_trained": True,
         "modification_time": project.modification_time,
@@ -222,7 +222,13 @@ def _details(project: Project, label: int) -> dict[str, Any]:
 
 def _results(project: Project, labels: LabelList) -> list[dict[str, Any]]:
     return [
-        {**_label(project, one.label), "notation": None, "score": one.score, "margin": one.margin} for one in labels
+        {
+            **_label(project, one.label),
+            "notation": project.labels.notation(one.label),
+            "score": one.score,
+            "margin": one.margin,
+        }
+        for one in labels
     ]
 
 

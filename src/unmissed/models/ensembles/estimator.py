@@ -74,6 +74,16 @@ class Ensemble(Model):
         self.depth = depth
         self.n_jobs = n_jobs
 
+    @property
+    def uses_label_terms(self) -> bool:  # type: ignore[override]
+        """Whether a member takes the names of labels as features."""
+        return any(one.uses_label_terms for one in self._unfitted())
+
+    @property
+    def ranks_untrained(self) -> bool:  # type: ignore[override]
+        """Whether a member ranks labels without a training positive."""
+        return any(one.ranks_untrained for one in self._unfitted())
+
     @classmethod
     def of(cls, fitted: Sequence[Model], **params: Any) -> Self:
         """Return an unfitted ensemble of fitted models: its `fit` keeps them and chooses only their weights.
