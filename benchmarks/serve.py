@@ -66,7 +66,9 @@ class Service:
     def __init__(self, run: Path, n_workers: int) -> None:
         words = ["serve", str(run), "--workers", str(n_workers), "--port", "0", "--no-access-log"]
         self.begin = time.perf_counter()
-        self.process = subprocess.Popen([sys.executable, "-m", "unmissed", *words], stderr=subprocess.PIPE, text=True)
+        bytecode = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        command = [sys.executable, "-m", "unmissed", *words]  # an installed package has its bytecode
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=bytecode)
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if "serving at" in line:

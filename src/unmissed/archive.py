@@ -22,6 +22,7 @@ from unmissed.writing import atomic_file, atomic_folder, naming_target
 
 __all__ = [
     "MANIFEST",
+    "SEAL",
     "atomic_file",
     "atomic_folder",
     "below",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
-_SEAL = "sha256"  # manifest key of the checksum of all other entries
+SEAL = "sha256"  # manifest key of the checksum of all other entries
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _KINDS = "biuf"
 Array = npt.NDArray[Any]
@@ -115,7 +116,7 @@ def open_archive(
     """
     manifest = read_manifest(folder, kind)
     arrays = open_arrays(folder, manifest, verify=verify, names=names)
-    return {name: value for name, value in manifest.items() if name not in ("arrays", _SEAL)}, arrays
+    return {name: value for name, value in manifest.items() if name not in ("arrays", SEAL)}, arrays
 
 
 def write_manifest(folder: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
@@ -124,8 +125,8 @@ def write_manifest(folder: str | os.PathLike[str], manifest: Mapping[str, Any]) 
 
 
 def _manifest_text(manifest: Mapping[str, Any]) -> str:
-    content = {name: value for name, value in manifest.items() if name != _SEAL}
-    return _json_text({**content, _SEAL: seal(content)})
+    content = {name: value for name, value in manifest.items() if name != SEAL}
+    return _json_text({**content, SEAL: seal(content)})
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
@@ -135,7 +136,7 @@ def seal(manifest: Mapping[str, Any]) -> str:
 
 def _digest_json(manifest: Mapping[str, Any]) -> str:
     """Return the same checksum for a manifest that was parsed from JSON."""
-    content = {name: value for name, value in manifest.items() if name != _SEAL}
+    content = {name: value for name, value in manifest.items() if name != SEAL}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -150,7 +151,7 @@ def read_manifest(folder: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         found = manifest.get("kind") if isinstance(manifest, dict) else None
         raise InputError(f"{folder}: not a {kind} folder (its manifest says {_short(found)})")
-    if _SEAL in manifest and manifest[_SEAL] != _digest_json(manifest):
+    if SEAL in manifest and manifest[SEAL] != _digest_json(manifest):
         raise InputError(f"{folder / MANIFEST}: does not match its own checksum; the file is damaged or was changed")
     return manifest
 
@@ -167,7 +168,7 @@ def open_arrays(
     File sizes are always verified, checksums with `verify`.
     """
     root = Path(folder)
-    if verify and _SEAL not in manifest:
+    if verify and SEAL not in manifest:
         raise InputError(f"{root / MANIFEST}: has no checksum of its own, so damage cannot be detected")
     listed = manifest.get("arrays")
     if not isinstance(listed, dict):

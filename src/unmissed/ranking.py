@@ -153,7 +153,7 @@ class Ranking:
 
     def without_known_words(self, rows: npt.NDArray[np.bool_]) -> Ranking:
         """Return the ranking with no labels in the rows of texts without a known word."""
-        return replace(self.keep(~rows[:, None]), no_known_words=rows)
+        return replace(self.keep(~rows[:, None]) if rows.any() else self, no_known_words=rows)
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> Ranking:
         """Return the ranking with the labels where `kept` is true, a mask of (n_samples, k) or (n_samples, 1)."""

@@ -49,9 +49,9 @@ def builds(monkeypatch):
     def count(self, name, build):
         get_build(self, name, build)
 
-        def counted():
+        def counted(*arguments):
             counts[id(self)] += 1
-            return build()
+            return build(*arguments)
 
         self._build = counted
 

@@ -105,21 +105,22 @@ def test_limits_are_above_zero(name):
 
 
 class _Counted:
-    """A project that records the batches it ranks; `bad` cannot be ranked, and the first call waits for `go`."""
+    """A project that records the batches it ranks and their threads; `bad` cannot be ranked."""
 
-    def __init__(self):
-        self.batches, self.go = [], threading.Event()
+    def __init__(self, has_encoder):
+        self.has_encoder, self.batches, self.threads = has_encoder, [], set()
 
     def suggest(self, texts, k, threshold):
-        self.go.wait(10)
         self.batches.append(list(texts))
+        self.threads.add(threading.current_thread())
         if "bad" in texts:
             raise InputError("bad")
         return [f"{text} {k}" for text in texts]
 
 
-def test_texts_that_wait_are_ranked_together_and_only_a_bad_one_fails():
-    project = _Counted()
+@pytest.mark.parametrize("has_encoder", [False, True])
+def test_texts_that_wait_are_ranked_together_and_only_a_bad_one_fails(has_encoder):
+    project = _Counted(has_encoder)
 
     async def work():
         queue = RankQueue(batch=3)
@@ -127,14 +128,25 @@ def test_texts_that_wait_are_ranked_together_and_only_a_bad_one_fails():
         waiting = [asyncio.ensure_future(queue.suggest(project, text, 1, 0.0)) for text in texts]
         other = asyncio.ensure_future(queue.suggest(project, ["f"], 2, 0.0))
         left = asyncio.ensure_future(queue.suggest(project, ["g"], 2, 0.0))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # they wait from now on
         left.cancel()
-        project.go.set()
         return await asyncio.gather(*waiting, other, return_exceptions=True)
 
     *found, last = asyncio.run(work())
     assert [str(one) for one in found] == ["['a 1']", "['b 1']", "bad", "['c 1', 'd 1']", "['e 1']"]
     assert last == ["f 2"]
-    assert project.batches[:2] == [["a"], ["b", "bad"]]  # the two texts of the next request would be four
-    assert ["c", "d", "e"] in project.batches
-    assert not any("g" in batch for batch in project.batches)
+    assert project.batches == [["a", "b", "bad"], ["a"], ["b"], ["bad"], ["c", "d", "e"], ["f"]]
+    assert (threading.main_thread() in project.threads) is not has_encoder
+
+
+def test_long_texts_leave_the_event_loop_free_and_short_ones_are_not_joined_beyond_that_length():
+    project, long, half = _Counted(False), "x" * 20_001, "x" * 9_000
+
+    async def work():
+        queue = RankQueue()
+        await queue.suggest(project, [long], 1, 0.0)
+        assert threading.main_thread() not in project.threads
+        await asyncio.gather(*(queue.suggest(project, [half], 1, 0.0) for _ in range(3)))
+
+    asyncio.run(work())
+    assert project.batches == [[long], [half, half], [half]]

@@ -4,7 +4,7 @@
 `pieces.py` stores named arrays, the unit of checkpointing, in memory or on disk. Executors: `threads.py`,
 `processes.py` and `dask.py` (a cluster); `executor_registry.py` finds them by address. `work_stealing.py` is a
 pool for tasks that spawn tasks, `watched.py` runs a call in its own process under limits of time and memory, `once.py`
-builds a value once for all threads, `blas.py` limits BLAS to one thread.
+builds a value once for all threads, `layouts.py` keeps such values on disk, `blas.py` limits BLAS to one thread.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from unmissed._lazy import lazy
 if TYPE_CHECKING:
     from unmissed.execution.dask import Dask
     from unmissed.execution.executor_registry import open_executor
+    from unmissed.execution.layouts import Layouts, layouts_of
     from unmissed.execution.once import Once
     from unmissed.execution.pieces import InMemory, OnDisk, Overlay, Piece, Pieces, PrefixedPieces, RecordedPieces
     from unmissed.execution.processes import Processes
@@ -25,6 +26,7 @@ _PUBLIC = {
     "Dask": "dask",
     "Executor": "work",
     "InMemory": "pieces",
+    "Layouts": "layouts",
     "Limits": "watched",
     "OnDisk": "pieces",
     "Once": "once",
@@ -43,6 +45,7 @@ _PUBLIC = {
     "Unfinished": "work",
     "Work": "work",
     "count_jobs": "threads",
+    "layouts_of": "layouts",
     "machine_bytes": "watched",
     "open_executor": "executor_registry",
     "peak_bytes": "watched",
@@ -52,6 +55,7 @@ __all__ = [
     "Dask",
     "Executor",
     "InMemory",
+    "Layouts",
     "Limits",
     "OnDisk",
     "Once",
@@ -70,6 +74,7 @@ __all__ = [
     "Unfinished",
     "Work",
     "count_jobs",
+    "layouts_of",
     "machine_bytes",
     "open_executor",
     "peak_bytes",

@@ -26,19 +26,19 @@ class Once(Generic[T]):
     build : returns the value; a function of a module or a `functools.partial` of one, so that it can be pickled
     """
 
-    def __init__(self, name: str, build: Callable[[], T]) -> None:
+    def __init__(self, name: str, build: Callable[..., T]) -> None:
         self.name, self._build = name, build
         self._value: T = _NOT_BUILT
         self._lock = threading.Lock()
         _every.add(self)
 
-    def get(self) -> T:
-        """Return the value; the first call builds it."""
+    def get(self, *arguments: Any) -> T:
+        """Return the value; the first call builds it, with arguments that do not change it (a number of threads)."""
         if self._value is _NOT_BUILT:
             with self._lock:
                 if self._value is _NOT_BUILT:
                     begin = time.perf_counter()
-                    value = self._build()
+                    value = self._build(*arguments)
                     self._log(value, time.perf_counter() - begin)
                     self._value = value
         return self._value

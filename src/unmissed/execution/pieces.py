@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.archive import MANIFEST, below, is_archive, open_archive, remove_torn, write_archive
+from unmissed.archive import MANIFEST, SEAL, below, is_archive, open_arrays, read_manifest, remove_torn, write_archive
 from unmissed.errors import InputError
 
 KIND = "piece"
@@ -35,12 +35,14 @@ class Piece:
     arrays : fitted arrays of the model, by name
     metadata : small values that JSON can hold
     where : the folder that it was read from, for error messages
+    digest : checksum of its manifest, and so of all its contents; None if it was not read from a disk
     """
 
     key: str
     arrays: Mapping[str, Array] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         if not _KEY.fullmatch(self.key):
@@ -161,27 +163,27 @@ class RecordedPieces:
     """
 
     def __init__(self, pieces: Pieces) -> None:
-        self._pieces = pieces
+        self.pieces = pieces
         self._used = InMemory()
 
     def get(self, key: str) -> Piece | None:
         """Return the piece with this key, or None; record it."""
-        piece = self._pieces.get(key)
+        piece = self.pieces.get(key)
         if piece is not None:
             self._used.put(piece)
         return piece
 
     def put(self, piece: Piece) -> None:
         """Store a piece; an existing one with the same key stays."""
-        self._pieces.put(piece)
+        self.pieces.put(piece)
 
     def drop(self, key: str) -> None:
         """Remove a piece if it exists."""
-        self._pieces.drop(key)
+        self.pieces.drop(key)
 
     def listed(self) -> list[str]:
         """Return the keys of all pieces, sorted."""
-        return self._pieces.listed()
+        return self.pieces.listed()
 
     def read_pieces(self) -> InMemory:
         """Return the pieces that were read."""
@@ -195,22 +197,25 @@ class OnDisk:
     ----------
     path : the folder; the first `put` creates it
     verify : compare files with their checksums when a piece is opened
+    layouts : the folder of what a model prepares from the pieces (`layouts.py`); None keeps nothing
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False, layouts: Path | None = None) -> None:
         self.path = Path(path)
         self.verify = verify
+        self.layouts = layouts
 
     def get(self, key: str) -> Piece | None:
         """Open a piece; None if it is not finished."""
         if not self.has(key):
             return None
         folder = below(self.path, key)
-        manifest, arrays = open_archive(folder, KIND, verify=self.verify)
+        manifest = read_manifest(folder, KIND)
+        arrays = open_arrays(folder, manifest, verify=self.verify)
         metadata = manifest.get("metadata")
         if manifest.get("key") != key or not isinstance(metadata, dict):
             raise InputError(f"{folder}: damaged: its manifest is not that of the piece {key!r}")
-        return Piece(key, arrays, metadata, str(folder))
+        return Piece(key, arrays, metadata, str(folder), manifest.get(SEAL))
 
     def put(self, piece: Piece) -> None:
         """Write a piece under a temporary name and rename it; an existing piece has the same bytes and stays."""

@@ -351,7 +351,8 @@ class Run(CalibratedRun):
             raise InputError(f"{self.folder}: was not trained on text and cannot rank text; give it rows of features")
         if dense is None and self.text.encoder is not None:
             return self.text.transform(rows)
-        words = self.text.without_encoder().transform(rows)
+        text = self.text if self.text.encoder is None else self.text.without_encoder()
+        words = text.transform(rows)
         return with_dense(self, Features(words, trusted=True), dense)
 
     def label(self, name_or_number: str | int) -> int:

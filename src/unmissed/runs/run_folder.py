@@ -135,9 +135,10 @@ class Manifest:
 
 
 class RunFolder:
-    """The folder of a run: `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, `vocabulary/`, ...
+    """The folder of a run.
 
-    Those of calibrations are below `calibrations/`.
+    It has `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, and perhaps `vocabulary/`, `calibrations/` and
+    `layouts/`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -169,6 +170,11 @@ class RunFolder:
     def work(self) -> Path:
         """The folder of the model's pieces."""
         return below(self.path, "pieces")
+
+    @property
+    def layouts(self) -> Path:
+        """The folder of the layouts that ranking prepares; it can be removed at any time."""
+        return below(self.path, "layouts")
 
     def calibration(self, name: str) -> Path:
         """Return the folder of the pieces of a calibration."""
@@ -268,7 +274,7 @@ class RunFolder:
                     shutil.rmtree(entry)
                 else:
                     entry.unlink()
-        for folder in (self.work, below(self.path, "calibrations")):
+        for folder in (self.work, below(self.path, "calibrations"), self.layouts):
             OnDisk(folder).clean()
 
     def drop_calibrations(self, kept: str | None) -> None:
@@ -296,7 +302,7 @@ class RunFolder:
 
     def pieces(self, *, verify: bool = False) -> Pieces:
         """Return the model's pieces, memory-mapped on first use; `verify` compares checksums."""
-        return OnDisk(self.work, verify=verify)
+        return OnDisk(self.work, verify=verify, layouts=self.layouts)
 
     def n_finished(self) -> int:
         """Return the number of finished pieces."""

@@ -22,6 +22,7 @@ from unmissed.serve.gate import Gate
 from unmissed.serve.problems import Problem
 from unmissed.serve.projects import RunPaths, check_paths, open_projects
 from unmissed.serve.service import Options, Service
+from unmissed.serve.shortcut import Shortcut
 
 _DAY = {"cache-control": "public, max-age=86400"}
 _SWAGGER = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "favicon-32x32.png": "image/png"}
@@ -60,6 +61,7 @@ def build_app(service: Service) -> FastAPI:
     app.include_router(create_router(service))
     _add_pages(app)
     _add_errors(app)
+    app.add_middleware(Shortcut, service=service, refuse=_refusal)
     if service.options.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -107,22 +109,29 @@ def _file(package: str, name: str) -> bytes:
 def _add_errors(app: FastAPI) -> None:
     """Answer every error in the form of `Problem`."""
 
-    @app.exception_handler(Problem)
-    async def refuse(_: Request, problem: Problem) -> Response:
-        return _respond(problem)
+    async def refuse(_: Request, error: Exception) -> Response:
+        response = _refusal(error)
+        assert response is not None  # it is called for these errors only
+        return response
 
-    @app.exception_handler(InputError)
-    async def refuse_input(_: Request, error: InputError) -> Response:
-        return _respond(Problem(400, str(error)))
+    for kind in (Problem, InputError, RequestValidationError):
+        app.add_exception_handler(kind, refuse)
 
     @app.exception_handler(HTTPException)
     async def refuse_http(request: Request, error: HTTPException) -> Response:
         what = {404: "nothing here; /docs lists all addresses", 405: f"{request.method} is not possible here"}
         return _respond(Problem(error.status_code, what.get(error.status_code, str(error.detail))), error.headers)
 
-    @app.exception_handler(RequestValidationError)
-    async def refuse_invalid(_: Request, error: RequestValidationError) -> Response:
+
+def _refusal(error: Exception) -> Response | None:
+    """Return the answer to a request that was wrong; None if the error is another one."""
+    if isinstance(error, RequestValidationError):
         return _respond(Problem(422, "; ".join(map(_first, list(error.errors())[:3]))))
+    if isinstance(error, InputError):
+        return _respond(Problem(400, str(error)))
+    if isinstance(error, HTTPException):  # a form that is not well formed
+        return _respond(Problem(error.status_code, str(error.detail)), error.headers)
+    return _respond(error) if isinstance(error, Problem) else None
 
 
 def _respond(problem: Problem, headers: Any = None) -> Response:

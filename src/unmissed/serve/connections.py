@@ -1,7 +1,10 @@
-"""LimitedConnection: an HTTP connection that limits headers, slow clients and the number of connections."""
+"""LimitedConnection: an HTTP connection that limits headers, slow clients and the number of connections; Acceptor."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -10,29 +13,35 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from unmissed.serve.limits import RequestLimits
 from unmissed.serve.problems import Problem
 
+_PAUSE = 0.1  # seconds before connections are accepted again if the process had no file left
+
 
 class LimitedConnection(HttpToolsProtocol):
     """uvicorn's connection, with limits that uvicorn does not have.
 
     A request must arrive within `limits.seconds` after the connection was made or the request began, and a client that
-    does not read its answer has as long. First line and headers may have `limits.headers` bytes.
+    does not read its answer has as long. First line and headers may have `limits.headers` bytes. If there are more than
+    `limits.connections`, the one is closed that has waited longest for a request; a new one is refused if all are busy.
     """
 
     limits = RequestLimits()
+    waiting: dict[LimitedConnection, None] = {}  # noqa: RUF012, those of this process, the longest waiting first
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request, or close the connection if there are too many."""
         super().connection_made(transport)
         self._timer: Any = None
         self._n_header: int | None = 0  # None: the headers of the current request are complete
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) > self.limits.connections and not self._close_another():
             self._refuse(Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections", retry_after=1))
         else:
             self._wait(self.limits.seconds)
+            self._set_waiting(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer."""
         self._forget()
+        self._set_waiting(False)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -74,9 +83,15 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Stop to wait: the request is there. uvicorn has a timer for idle connections."""
         self._forget()
+        self._set_waiting(False)
         self._n_header = 0
         if self.cycle is not None:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for another request."""
+        super().on_response_complete()
+        self._set_waiting(not self.transport.is_closing() and not self.pipeline)
 
     def pause_writing(self) -> None:
         """Begin to wait for a client that does not read its answer."""
@@ -106,6 +121,21 @@ class LimitedConnection(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[problem.status] + lines.encode() + b"\r\n" + body)
         self.transport.close()
 
+    def _set_waiting(self, waits: bool) -> None:
+        """Put the connection behind all others that wait for a request, or remove it from them."""
+        self.waiting.pop(self, None)
+        if waits:
+            self.waiting[self] = None
+
+    def _close_another(self) -> bool:
+        """Close the connection that has waited longest for a request; return whether there was one."""
+        longest = next(iter(self.waiting), None)
+        if longest is None:
+            return False
+        longest._set_waiting(False)
+        longest.transport.abort()
+        return True
+
     def _wait(self, seconds: float) -> None:
         self._forget()
         self._timer = self.loop.call_later(seconds, self.transport.abort)
@@ -114,3 +144,59 @@ class LimitedConnection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Acceptor:
+    """Accepts connections one by one, so that workers share those that arrive at the same time.
+
+    The event loop's own server accepts all that wait: one worker would get them all, and answer them alone for as long
+    as clients keep them open.
+
+    Parameters
+    ----------
+    listener : the listening socket, which other workers accept from, too
+    make_protocol : makes the protocol of a connection
+    """
+
+    def __init__(self, listener: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener, self._make_protocol = listener, make_protocol
+        self._starting: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no further connections."""
+        self._is_closed = True
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+
+    async def wait_closed(self) -> None:
+        """Wait until accepted connections have begun."""
+        if self._starting:
+            await asyncio.wait(self._starting)
+
+    def _resume(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another worker was faster, or the client left
+        except OSError:  # no file or memory is left
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(_PAUSE, self._resume)
+            return
+        connection.setblocking(False)
+        task = self._loop.create_task(self._begin(connection))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(self._make_protocol, connection)
+        except OSError:  # the client left
+            connection.close()

@@ -30,6 +30,7 @@ _FORM = {
         },
     }
 }
+SUGGEST = "/v1/projects/", "/suggest"  # around the id of a project
 _N_FEATURES, _N_NEIGHBORS = 20, 10
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": m.ProblemMessage} for code in (400, 401, 404, 413, 415, 422, 503)
@@ -60,19 +61,14 @@ def _add_projects(router: APIRouter, service: Service) -> None:
 
 def _add_suggestions(router: APIRouter, service: Service) -> None:
     @router.post(
-        "/v1/projects/{project_id}/suggest",
+        f"{SUGGEST[0]}{{project_id}}{SUGGEST[1]}",
         response_model=m.SuggestAnswer,
         tags=["suggestions"],
         openapi_extra=_FORM,
     )
     async def suggest(project_id: str, request: Request) -> Response:
         """Suggest labels for a text, as Annif does."""
-        project = service.project(project_id)
-        form = await _read_form(request)
-        (labels,) = await _rank(service, request, project, [form.text], form.limit, form.threshold)
-        kind = "probability" if project.is_calibrated else "score"
-        answer = {"results": _results(project, labels), "score": kind, "no_known_words": labels.no_known_words}
-        return _json(answer)
+        return await answer_suggest(service, project_id, request)
 
     @router.post("/v1/projects/{project_id}/suggest-batch", response_model=list[m.BatchAnswer], tags=["suggestions"])
     async def suggest_batch(
@@ -118,6 +114,15 @@ def _add_suggestions(router: APIRouter, service: Service) -> None:
                 "contributions": [one._asdict() for one in found.contributions],
             }
         )
+
+
+async def answer_suggest(service: Service, project_id: str, request: Request) -> Response:
+    """Suggest labels for the text of a form."""
+    project = service.project(project_id)
+    form = await _read_form(request)
+    (labels,) = await _rank(service, request, project, [form.text], form.limit, form.threshold)
+    kind = "probability" if project.is_calibrated else "score"
+    return _json({"results": _results(project, labels), "score": kind, "no_known_words": labels.no_known_words})
 
 
 def _add_labels(router: APIRouter, service: Service) -> None:

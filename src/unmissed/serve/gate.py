@@ -77,7 +77,7 @@ class _Exchange:
     def finish(self) -> None:
         """Count and log the request."""
         seconds = time.perf_counter() - self.begin
-        route = getattr(self.scope.get("route"), "path", None)
+        route = self.scope.get("unmissed.route") or getattr(self.scope.get("route"), "path", None)
         method = self.scope["method"] if route else "other"
         self._service.metrics.end(route or "other", method, self.status, seconds)
         log = self._service.options.log
@@ -151,7 +151,7 @@ class Gate:
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests at the same time", retry_after=1)
         self._n_open += 1
         try:
-            async with asyncio.timeout(None if _path(exchange.scope) == _RELOAD else self._limits.seconds):
+            async with asyncio.timeout(None if path_of(exchange.scope) == _RELOAD else self._limits.seconds):
                 await self._app(exchange.scope, _replay(body), exchange.send)
         except TimeoutError:
             limit = f"the request took more than {self._limits.seconds:g} s"
@@ -160,7 +160,7 @@ class Gate:
             self._n_open -= 1
 
     def _check_token(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path = _path(scope)
+        path = path_of(scope)
         if self._token is None or path in _OPEN or path.startswith(_OPEN_FOLDERS) or _is_preflight(scope, headers):
             return
         if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
@@ -203,7 +203,7 @@ class Gate:
         )
 
 
-def _path(scope: Scope) -> str:
+def path_of(scope: Scope) -> str:
     """Return the path below the address at which the application is mounted."""
     return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 

@@ -66,6 +66,11 @@ class Project:
         return text is not None and (not self.run.n_dense or text.encoder is not None)
 
     @property
+    def has_encoder(self) -> bool:
+        """Whether an encoder embeds the texts, which takes longer than all the rest."""
+        return self.run.text is not None and self.run.text.encoder is not None
+
+    @property
     def modification_time(self) -> str | None:
         """When the run was last written, in ISO format."""
         return None if self.modified is None else datetime.fromtimestamp(self.modified, UTC).isoformat()

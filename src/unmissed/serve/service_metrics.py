@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
@@ -58,6 +59,10 @@ class ServiceMetrics:
             self._registry = CollectorRegistry()
             MultiProcessCollector(self._registry, folder)  # type: ignore[no-untyped-call]
         self._registry.register(_RunCollector(projects))
+        self._series = cache(self._find_series)  # endpoints, methods and status codes are few
+
+    def _find_series(self, endpoint: str, method: str, status: int) -> tuple[Counter, Histogram]:
+        return self._requests.labels(endpoint, method, str(status)), self._seconds.labels(endpoint)
 
     def begin(self) -> None:
         """Count a request that begins."""
@@ -66,8 +71,9 @@ class ServiceMetrics:
     def end(self, endpoint: str, method: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._open.dec()
-        self._requests.labels(endpoint, method, str(status)).inc()
-        self._seconds.labels(endpoint).observe(seconds)
+        count, duration = self._series(endpoint, method, status)
+        count.inc()
+        duration.observe(seconds)
         if status >= 500:
             self._errors.inc()
 

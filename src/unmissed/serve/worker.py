@@ -9,12 +9,13 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 
 from unmissed.errors import InputError
 from unmissed.serve.application import build_app
-from unmissed.serve.connections import LimitedConnection
+from unmissed.serve.connections import Acceptor, LimitedConnection
 from unmissed.serve.projects import Project
 from unmissed.serve.service import Options, Service
 from unmissed.serve.service_metrics import share_metrics
@@ -25,7 +26,7 @@ _LINGER = 2.0  # seconds in which clients of a replaced worker send another requ
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; it reports when it accepts connections."""
+    """uvicorn's server, with an `Acceptor`; it reports when it accepts connections."""
 
     def __init__(self, config: uvicorn.Config, report: Callable[[], None]) -> None:
         super().__init__(config)
@@ -33,7 +34,18 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report it."""
-        await super().startup(sockets)
+        config, state = self.config, self.server_state
+        loop = asyncio.get_running_loop()
+
+        def make_protocol() -> asyncio.Protocol:
+            return LimitedConnection(config=config, server_state=state, app_state={}, _loop=loop)
+
+        self.servers: list[Any] = []
+        for listener in sockets or []:
+            listener.setblocking(False)
+            listener.listen(config.backlog)
+            self.servers.append(Acceptor(listener, make_protocol))
+        self.started = True
         self._report()
 
 

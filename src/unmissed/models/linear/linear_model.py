@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.errors import InputError
-from unmissed.execution import Once, Piece, Pieces
+from unmissed.execution import Once, Piece, Pieces, layouts_of
 from unmissed.features import Features
 from unmissed.matrices import rises
 from unmissed.models.base import Model
@@ -67,7 +67,7 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     _check_feature_lists(piece, arrays, n_features - n_dense)
     if labels.size and int(labels.max()) >= n_labels:
         raise piece.damaged(f"it has weights of a label that is not below {n_labels}")
-    return Shard.from_arrays(first, arrays)
+    return Shard.from_arrays(first, arrays, piece.digest)
 
 
 def _check_feature_lists(piece: Piece, arrays: Mapping[str, npt.NDArray[Any]], n_features: int) -> None:
@@ -107,7 +107,8 @@ class LinearModel(Model):
         if self.dense_.n_dense not in (0, self.n_dense_in_):
             raise InputError(f"it has weights of {self.dense_.n_dense} dense features; expected {self.n_dense_in_}")
         self.by_label_ = Once("weights by label", partial(WeightsByLabel.from_shards, self.ranked_shards_))
-        self.ranker_ = Ranker(self.ranked_shards_, self.n_features_in_ - self.dense_.n_dense)
+        n_sparse = self.n_features_in_ - self.dense_.n_dense
+        self.ranker_ = Ranker(self.ranked_shards_, n_sparse, layouts_of(pieces))
 
     def rank(
         self,
@@ -149,7 +150,7 @@ class LinearModel(Model):
     def _prepare(self) -> None:
         if self.dense_.n_dense:
             self.dense_.norms.get()
-        self.ranker_.prepare()
+        self.ranker_.prepare(self.n_jobs)
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return self.ranker_.rank(X, k, self.n_jobs)

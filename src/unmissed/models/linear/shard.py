@@ -21,7 +21,8 @@ class Shard:
     `bias`, `objective`, `gap` and `epochs` have one entry per label; the certificate is that before pruning. `pruned`
     bounds the change of a label's score by pruning, for a row of typical norm (1 if rows are L2-normalized). It is None
     if it was not recorded. `dense` has the weights of the dense features, one line per label, not pruned; None if X has
-    no dense part. `features` are then those of the sparse part only.
+    no dense part. `features` are then those of the sparse part only. `digest` is that of the piece that it was read
+    from, None if it is not on disk.
     """
 
     features: npt.NDArray[np.int32]
@@ -35,6 +36,7 @@ class Shard:
     first: int = 0
     pruned: npt.NDArray[np.float32] | None = None
     dense: npt.NDArray[np.float32] | None = None
+    digest: str | None = None
 
     @property
     def n_labels(self) -> int:
@@ -50,13 +52,13 @@ class Shard:
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays by name, as they are stored."""
-        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "first"}
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("first", "digest")}
         return {name: array for name, array in named.items() if array is not None}
 
     @classmethod
-    def from_arrays(cls, first: int, arrays: Mapping[str, npt.NDArray[Any]]) -> Shard:
+    def from_arrays(cls, first: int, arrays: Mapping[str, npt.NDArray[Any]], digest: str | None = None) -> Shard:
         """Return the shard of stored arrays; memory-mapped arrays stay mapped."""
-        return cls(first=first, **arrays)
+        return cls(first=first, digest=digest, **arrays)
 
 
 def hide_untrained(shard: Shard, untrained: Mask) -> Shard:

@@ -21,6 +21,7 @@ from unmissed.models.linear.linear_model import open_shard, shard_piece
 from unmissed.models.linear.ranking import dense_products, dense_scores, scan
 from unmissed.models.linear.ranking import ranker as ranker_module
 from unmissed.models.linear.ranking.int8 import TILE
+from unmissed.models.linear.ranking.layout import build_layout
 from unmissed.models.untrained import Counts
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
@@ -192,7 +193,7 @@ def test_the_scan_of_both_parts_scores_few_labels_exactly(n_sparse, monkeypatch)
 @pytest.mark.kernel
 def test_products_of_blas_may_be_off_by_the_bound_of_the_scan():
     problem = Problem(22, n_labels=2 * TILE, n_sparse=0, n_dense=500, n_rows=9)
-    chunk = ranker_module.QuantizedScan(list(problem.shards()), 0).chunks[0][1]
+    chunk = build_layout(list(problem.shards()), 0, 1).chunks[0]
     sparse, dense = problem.features.both
     rows = ranker_module._quantize(np.zeros(10, np.int64), sparse.indices, sparse.data, dense)
     errors = np.empty(len(chunk.scale), np.float32)

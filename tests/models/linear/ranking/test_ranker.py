@@ -18,6 +18,7 @@ from unmissed.models.linear.ranking import ranker as ranker_module
 from unmissed.models.linear.ranking.candidates import CROWDED, Candidates, add_candidate, score_candidates
 from unmissed.models.linear.ranking.chunks import NO_LINE
 from unmissed.models.linear.ranking.int8 import TILE
+from unmissed.models.linear.ranking.layout import build_layout
 from unmissed.models.linear.ranking.ranker import QuantizedScan, Ranker
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.csr import csr_arrays
@@ -38,6 +39,10 @@ def make_shards(weights, bias, cuts):
         arrays = features, starts, mine.indices.astype(np.uint16), mine.data.astype(np.float32)
         shards.append(Shard(*arrays, bias[first:last], nothing, nothing, nothing.astype(np.int32), first))
     return shards
+
+
+def make_scan(shards):
+    return QuantizedScan(shards, build_layout(shards, N_FEATURES, 1))
 
 
 def draw(seed, n_labels, alike):
@@ -77,7 +82,7 @@ def test_the_scan_returns_the_exact_top_k_bit_for_bit(seed, n_labels, k, alike, 
         patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
         patch.setattr(SETTINGS, "scan_sums", 4 * TILE)
         patch.setattr(SETTINGS, "int8_range", reach)
-        ranking = QuantizedScan(shards, N_FEATURES).rank(X, k, 1)
+        ranking = make_scan(shards).rank(X, k, 1)
     expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels[:, : expected.k], expected.labels)
     assert np.array_equal(ranking.scores[:, : expected.k], expected.scores)
@@ -87,25 +92,25 @@ def test_the_scan_returns_the_exact_top_k_bit_for_bit(seed, n_labels, k, alike, 
 def test_labels_with_many_weights_are_scanned_first_and_a_small_remainder_makes_no_chunk(monkeypatch):
     shards, _ = draw(2, 5 * TILE, alike=False)
     monkeypatch.setattr(SETTINGS, "chunk_labels", 2 * TILE - 7)
-    cut = QuantizedScan(shards, N_FEATURES).chunks
+    cut = make_scan(shards).chunks
     counts = np.concatenate([np.bincount(shard.labels, minlength=shard.n_labels) for shard in shards])
     assert [first for first, _ in cut] == [0, 107, 214]
     assert np.array_equal(np.sort(np.concatenate([chunk.label_ids for _, chunk in cut])), np.arange(5 * TILE))
     for (_, one), (_, other) in pairwise(cut):
         assert counts[one.label_ids].min() >= counts[other.label_ids].max()
     monkeypatch.setattr(SETTINGS, "chunk_labels", 5 * TILE - 12)
-    assert len(QuantizedScan(shards, N_FEATURES).chunks) == 1
+    assert len(make_scan(shards).chunks) == 1
 
 
 def test_a_scan_without_labels_ranks_nothing():
-    assert (QuantizedScan([], N_FEATURES).rank(draw(0, 1, alike=False)[1], 2, 1).labels == -1).all()
+    assert (make_scan([]).rank(draw(0, 1, alike=False)[1], 2, 1).labels == -1).all()
 
 
 def test_scores_that_overflow_float32_are_ranked_exactly():
     shards, X = draw(1, 2 * TILE, alike=False)
     shards = [replace(shard, weights=np.abs(shard.weights)) for shard in shards]  # no sum of both infinities
     huge = abs(X) * np.float32(1e38 / X.data.max())
-    ranking, expected = QuantizedScan(shards, N_FEATURES).rank(huge, 3, 1), naive(huge, shards, 3)
+    ranking, expected = make_scan(shards).rank(huge, 3, 1), naive(huge, shards, 3)
     assert np.isinf(expected.scores).any()
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
@@ -119,7 +124,7 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
     )
     monkeypatch.setattr(SETTINGS, "dense_labels", 8)
     monkeypatch.setattr(SETTINGS, "int8_range", 2)
-    QuantizedScan(shards, N_FEATURES).rank(X, 5, 1)
+    make_scan(shards).rank(X, 5, 1)
     chunk, candidates = calls[0][0], calls[0][3]
     has_line = chunk.table[:-1, 1] != NO_LINE
     assert 0 < has_line.sum() < N_FEATURES  # features of both kinds
@@ -164,7 +169,7 @@ def test_crowded_scores_are_ranked_exactly_whatever_the_capacity(seed, kind, k, 
         patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
         patch.setattr(SETTINGS, "candidate_capacity", capacity - 4 * k)
         patch.setattr(ranker_module, "_CANDIDATE_COST", cost)
-        ranking = QuantizedScan(shards, N_FEATURES).rank(X, k, 1)
+        ranking = make_scan(shards).rank(X, k, 1)
     expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
@@ -182,7 +187,7 @@ def test_rows_whose_candidates_exceed_the_list_or_the_cost_of_all_labels_are_sco
     monkeypatch.setattr(exact_scores, "rank", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
     monkeypatch.setattr(SETTINGS, "candidate_capacity", capacity)
     monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", cost)
-    QuantizedScan(shards, N_FEATURES).rank(X, 3, 1)
+    make_scan(shards).rank(X, 3, 1)
     assert directly == crowded
 
 
@@ -211,7 +216,7 @@ def test_a_full_list_drops_what_the_bound_excludes_and_is_crowded_if_more_than_h
 def test_candidates_are_scored_best_first_and_skipped_below_the_kth_exact_score(skipped):
     """The upper bound of the best label is wrong on purpose: the label is missing if and only if it was skipped."""
     shards, X = draw(3, 2 * TILE, alike=False)
-    chunk, row = QuantizedScan(shards, N_FEATURES).chunks[0][1], X[5]
+    chunk, row = make_scan(shards).chunks[0][1], X[5]
     expected = naive(row, shards, 6)
     exact = expected.scores[0]
     positions = np.argsort(chunk.label_ids)[expected.labels].astype(np.int32)
@@ -248,7 +253,7 @@ def test_one_row_more_changes_no_bit_whether_prepared_or_not():
     shards, X = draw(4, 3 * TILE, alike=False)
     rows = sp.csr_matrix(sp.vstack([X] * 29))[:257]
     plain, prepared = Ranker(shards, N_FEATURES), Ranker(shards, N_FEATURES)
-    prepared.prepare()
+    prepared.prepare(1)
     rankings = [ranker.rank(rows[:size], 5, 1) for ranker in (plain, prepared) for size in (256, 257, 1)]
     assert plain.scan.peek() is None
     for ranking in rankings:
@@ -259,7 +264,7 @@ def test_one_row_more_changes_no_bit_whether_prepared_or_not():
 def test_few_rows_use_a_scan_that_is_there(monkeypatch):
     shards, X = draw(4, 3 * TILE, alike=False)
     ranker = Ranker(shards, N_FEATURES)
-    ranker.prepare()
+    ranker.prepare(1)
     monkeypatch.setattr(exact_scores, "rank", lambda *_: pytest.fail("scored directly"))
     assert np.array_equal(ranker.rank(X[:1], 5, 1).labels, naive(X[:1], shards, 5).labels)
 
@@ -286,7 +291,7 @@ def test_labels_added_by_fit_labels_are_scanned():
 @pytest.mark.kernel
 def test_the_lines_of_a_row_are_padded_to_an_even_number_and_shifted_by_128_times_their_factors():
     shards, X = draw(3, 2 * TILE, alike=False)
-    chunk, rows = QuantizedScan(shards, N_FEATURES).chunks[0][1], ranker_module._quantize(*csr_arrays(abs(X)))
+    chunk, rows = make_scan(shards).chunks[0][1], ranker_module._quantize(*csr_arrays(abs(X)))
     n_odd = 0
     for row in range(X.shape[0]):
         positions, factors, sums = (

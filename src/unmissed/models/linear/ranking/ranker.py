@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from unmissed.execution import Once, Threads
+from unmissed.execution import Layouts, Once, Threads
 from unmissed.models.linear.ranking import exact_scores
 from unmissed.models.linear.ranking.candidates import CROWDED, Candidates, score_candidates
-from unmissed.models.linear.ranking.chunks import (
-    FLAGS_PER_WORD,
-    MAX_INT8,
-    NO_LINE,
-    ChunkArrays,
-    add_label_statistics,
-    count_flags,
-    count_weights,
-    flag_weights,
-    write_weights,
-)
-from unmissed.models.linear.ranking.dense_products import set_norms
+from unmissed.models.linear.ranking.chunks import ChunkArrays
 from unmissed.models.linear.ranking.dense_scores import DensePart
-from unmissed.models.linear.ranking.int8 import TILE, byte_slot, to_byte
-from unmissed.models.linear.ranking.scan import NORM, QuantizedBatch, quantize_rows, scan_chunk
+from unmissed.models.linear.ranking.int8 import TILE
+from unmissed.models.linear.ranking.kept_layout import keep_layout, layout_key, open_layout
+from unmissed.models.linear.ranking.layout import ScanLayout, build_layout
+from unmissed.models.linear.ranking.scan import QuantizedBatch, quantize_rows, scan_chunk
 from unmissed.models.linear.shard import Shard
-from unmissed.numerics.csr import csr_arrays, read_only
-from unmissed.numerics.workspace import aligned, workspace
+from unmissed.numerics.csr import csr_arrays
+from unmissed.numerics.workspace import workspace
 from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
-_MAX_LINES = 2**16  # features with dense lines; line numbers are uint16
 _PER_CANDIDATE = 2  # 32-bit numbers
 _MIN_ROWS_PER_THREAD = 256  # fewer do not repay a thread
 # Nanoseconds of scoring a row directly, per weight, per feature and shard, per label, and per dense weight; and of
@@ -46,31 +36,39 @@ _CANDIDATE_COST, _DENSE_CANDIDATE_COST = 13.0, 0.2
 class Ranker:
     """Exact top-k labels: rows are scored directly from shards, or by the quantized scan once its layout is there.
 
-    `prepare` builds the layout, once for all threads. So does a call of `rank` with at least SETTINGS.prepare_rows
-    rows, which repays it. Other calls never build it and use it if it is there, so no call waits for a layout that only
-    later calls need. All ways give the same bits.
+    `prepare` opens the layout that is kept on disk, or builds it, once for all threads. So does a call of `rank` with
+    at least SETTINGS.prepare_rows rows, which repays it. Other calls never do and use the layout if it is there, so no
+    call waits for a layout that only later calls need. All ways give the same bits.
+
+    Parameters
+    ----------
+    shards : the weights of all labels
+    n_sparse : number of sparse features
+    layouts : where layouts are kept on disk; None builds the layout in each process
     """
 
-    def __init__(self, shards: Sequence[Shard], n_sparse: int) -> None:
+    def __init__(self, shards: Sequence[Shard], n_sparse: int, layouts: Layouts | None = None) -> None:
         self._shards = shards
-        self.scan = Once("quantized weights", partial(build_scan, shards, n_sparse))
+        self.scan = Once("quantized weights", partial(prepare_scan, shards, n_sparse, layouts))
 
-    def prepare(self) -> None:
-        """Build the layout of the scan, unless it is there or not worth its memory."""
-        self.scan.get()
+    def prepare(self, n_jobs: int | None) -> None:
+        """Open or build the layout of the scan, unless it is there or not worth its memory."""
+        self.scan.get(n_jobs)
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None, dense: DensePart | None = None) -> Ranking:
         """Return the k highest-scoring labels of each row, exactly; `dense` is the dense part of the scores."""
         if X.shape[0] >= SETTINGS.prepare_rows:
-            self.prepare()
+            self.prepare(n_jobs)
         scan = self.scan.peek()
         if scan is None:
             return exact_scores.rank(X, self._shards, k, n_jobs, dense)
         return scan.rank(X, k, n_jobs, dense)
 
 
-def build_scan(shards: Sequence[Shard], n_sparse: int) -> QuantizedScan | None:
-    """Return the layout of the scan, or None if it would be large relative to the weights.
+def prepare_scan(
+    shards: Sequence[Shard], n_sparse: int, layouts: Layouts | None, n_jobs: int | None = None
+) -> QuantizedScan | None:
+    """Return the scan, or None if its layout would be large relative to the weights.
 
     It is for a million labels with few weights each.
     """
@@ -80,42 +78,37 @@ def build_scan(shards: Sequence[Shard], n_sparse: int) -> QuantizedScan | None:
         return None  # no label can be ranked
     table_bytes = SETTINGS.table_bytes * n_sparse * -(-n_labels // SETTINGS.chunk_labels)
     pays = table_bytes <= 2**26 + 8 * n_weights and n_weights < 2**32  # positions in lists are uint32
-    return QuantizedScan(shards, n_sparse) if pays else None
+    return QuantizedScan(shards, _find_layout(shards, n_sparse, layouts, n_jobs)) if pays else None
+
+
+def _find_layout(shards: Sequence[Shard], n_sparse: int, layouts: Layouts | None, n_jobs: int | None) -> ScanLayout:
+    """Open the layout that is kept for these weights, or build and keep it."""
+    key = layout_key(shards, n_sparse)
+    if layouts is None or key is None:
+        return build_layout(shards, n_sparse, n_jobs)
+    found = open_layout(layouts, key, shards, n_sparse)
+    if found is None:
+        found = build_layout(shards, n_sparse, n_jobs)
+        keep_layout(layouts, key, found)
+    return found
 
 
 class QuantizedScan:
-    """The weights of all labels in chunks: quantized for the scan, and exact per label.
+    """Exact top-k labels by the quantized scan of a layout; crowded rows are scored from the shards."""
 
-    Crowded rows are scored from the shards.
-    """
-
-    def __init__(self, shards: Sequence[Shard], n_sparse: int) -> None:
+    def __init__(self, shards: Sequence[Shard], layout: ScanLayout) -> None:
         self._shards = shards
-        labels = _label_statistics(shards)
-        order = np.argsort(-labels.sizes, kind="stable")
-        order = order[labels.bias[order] > -np.inf]  # a label with bias -inf is never ranked
-        n_chunks = max(round(len(order) / SETTINGS.chunk_labels), 1)  # a small remainder makes no chunk
-        chosen = np.array_split(order, n_chunks)
-        chunk_of = np.full(len(labels.sizes), n_chunks, np.int32)
-        for number, label_ids in enumerate(chosen):
-            chunk_of[label_ids] = number
-        counts = np.zeros((n_chunks + (len(order) < len(chunk_of)), n_sparse), np.int64)
-        for shard in shards:
-            count_weights(*_arrays(shard)[:3], chunk_of[shard.first : shard.first + shard.n_labels], counts)
-        self._feature_costs = _WEIGHT_COST * counts.sum(axis=0) + _SEARCH_COST * len(shards)
+        self.layout = layout
+        self.chunks = list(zip(layout.firsts, layout.chunks, strict=True))
+        self._feature_costs = _WEIGHT_COST * layout.feature_counts + _SEARCH_COST * len(shards)
         self._n_dense = max((0 if shard.dense is None else shard.dense.shape[1] for shard in shards), default=0)
-        self._label_costs = (_LABEL_COST + _DENSE_COST * self._n_dense) * len(chunk_of)
-        firsts = np.cumsum([0, *(len(label_ids) for label_ids in chosen)])[:-1].tolist()
-
-        def build(number: int) -> tuple[int, ChunkArrays]:
-            return firsts[number], _build_chunk(shards, labels, chosen[number], counts[number])
-
-        self.chunks = sorted(Threads().each(build, range(n_chunks)), key=lambda pair: pair[0])
+        n_labels = sum(shard.n_labels for shard in shards)
+        self._label_costs = (_LABEL_COST + _DENSE_COST * self._n_dense) * n_labels
 
     @property
     def n_bytes(self) -> int:
         """Size in memory."""
-        return sum(array.nbytes for _, chunk in self.chunks for array in chunk)
+        return self.layout.n_bytes
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None, dense: DensePart | None = None) -> Ranking:
         """Return the k highest-scoring labels of each row, exactly; `dense` is the dense part of the scores."""
@@ -203,128 +196,3 @@ def _empty_candidates(n_rows: int, k: int) -> Candidates:
     labels, upper_bounds = workspace("candidates", shape, np.int32), workspace("upper bounds", shape, np.float32)
     lower_bounds = np.full((n_rows, k), -np.inf, np.float32)
     return Candidates(lower_bounds, np.zeros(n_rows, np.int64), labels, upper_bounds)
-
-
-class _LabelStatistics(NamedTuple):
-    """Per label: number of weights, squared norm, largest absolute weight, bias."""
-
-    sizes: npt.NDArray[np.int64]
-    squares: npt.NDArray[np.float64]
-    peaks: npt.NDArray[np.float64]
-    bias: npt.NDArray[np.float32]
-
-
-def _label_statistics(shards: Sequence[Shard]) -> _LabelStatistics:
-    """Return the statistics of all labels."""
-    bias = np.concatenate([np.empty(0, np.float32), *(shard.bias for shard in shards)]).astype(np.float32, copy=False)
-    statistics = _LabelStatistics(np.zeros(len(bias), np.int64), np.zeros(len(bias)), np.zeros(len(bias)), bias)
-    for shard in shards:
-        mine = slice(shard.first, shard.first + shard.n_labels)
-        add_label_statistics(*_arrays(shard)[1:], *(array[mine] for array in statistics[:3]))
-    return statistics
-
-
-def _build_chunk(
-    shards: Sequence[Shard], labels: _LabelStatistics, label_ids: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-) -> ChunkArrays:
-    """Return the chunk of the given labels.
-
-    counts[f] is the number of their weights for feature f; it is overwritten.
-    """
-    typical = np.sqrt(labels.squares[label_ids] / np.maximum(labels.sizes[label_ids], 1))
-    order = np.argsort(typical, kind="stable")
-    label_ids = label_ids[order]
-    norm, peak = (_max_per_tile(values[label_ids]) for values in (np.sqrt(labels.squares), labels.peaks))
-    scale = np.maximum.reduce(
-        [peak / 32767, norm / NORM, SETTINGS.int8_range * _max_per_tile(typical[order]) / MAX_INT8]
-    )
-    scale = np.where(scale > 0, scale, 1.0)
-    features = np.argsort(-counts, kind="stable")[:_MAX_LINES]  # most frequent features first
-    features = features[SETTINGS.dense_labels * counts[features] > len(label_ids)]
-    lines = np.full(len(counts), -1, np.int32)
-    lines[features] = np.arange(len(features))
-    flags = np.zeros((len(label_ids), -(-len(features) // FLAGS_PER_WORD)), np.uint64)
-    positions = np.full(len(labels.sizes), -1, np.int32)
-    positions[label_ids] = np.arange(len(label_ids))
-    mine = [(_arrays(shard), positions[shard.first : shard.first + shard.n_labels]) for shard in shards]
-    counts[:] = 0
-    for arrays, of_shard in mine:
-        flag_weights(*arrays, of_shard, lines, scale, flags, counts)
-    dense = _gather_dense(shards, label_ids, labels.bias[label_ids], TILE * len(scale))
-    chunk = _allocate_chunk(label_ids, lines, flags, _starts(counts), scale, norm, labels.bias[label_ids], dense)
-    counts[:] = 0
-    for arrays, of_shard in mine:
-        write_weights(*arrays, of_shard, chunk, counts)
-    return chunk
-
-
-def _gather_dense(
-    shards: Sequence[Shard], label_ids: npt.NDArray[np.int64], bias: npt.NDArray[np.float32], n_lanes: int
-) -> npt.NDArray[np.float32]:
-    """Return the dense weights of labels with their bias, padded to n_lanes rows; no rows without dense weights."""
-    matrices = {shard.first: shard.dense for shard in shards if shard.dense is not None}
-    if not matrices:
-        return np.empty((0, 1), np.float32)
-    firsts = np.array(list(matrices))
-    gathered = np.zeros((n_lanes, 1 + next(iter(matrices.values())).shape[1]), np.float32)
-    gathered[:, -1] = np.finfo(np.float32).min
-    gathered[: len(bias), -1] = bias
-    owners = np.searchsorted(firsts, label_ids, side="right") - 1
-    for at, (first, matrix) in enumerate(matrices.items()):
-        mine = np.flatnonzero(owners == at)
-        gathered[mine, :-1] = matrix[label_ids[mine] - first]
-    return gathered
-
-
-def _allocate_chunk(
-    label_ids: npt.NDArray[np.int64],
-    lines: npt.NDArray[np.int32],
-    flags: npt.NDArray[np.uint64],
-    starts: npt.NDArray[np.int64],
-    scale: npt.NDArray[np.float64],
-    norm: npt.NDArray[np.float64],
-    bias: npt.NDArray[np.float32],
-    dense: npt.NDArray[np.float32],
-) -> ChunkArrays:
-    """Return a chunk without weights: lines of zeros, and uninitialized lists."""
-    label_starts = np.zeros(len(label_ids) + 1, np.int64)
-    label_starts[0] = starts[-1]  # after the weights of the lists
-    count_flags(flags, label_starts)
-    zeros = np.zeros(TILE, np.int8)
-    for lane in range(TILE):
-        zeros[byte_slot(lane)] = to_byte(0, lane)
-    n_lines = max(int(lines.max(initial=-1)) + 1, 1)
-    int8_lines = aligned(len(scale) * n_lines * TILE, np.int8).reshape(len(scale), n_lines * TILE)
-    int8_lines.reshape(-1, TILE)[:] = zeros
-    dense_norms = np.zeros(len(dense))
-    set_norms(np.ascontiguousarray(dense[:, :-1]), dense_norms)
-    return ChunkArrays(
-        label_ids=label_ids.astype(np.int32),
-        table=np.stack([starts, np.append(lines, -1) % (NO_LINE + 1)], axis=1).astype(np.uint32),  # NO_LINE for -1
-        lines=int8_lines,
-        entries=np.empty(starts[-1], np.int32),
-        scale=scale,
-        norm=norm,
-        max_bias=_max_per_tile(np.abs(bias.astype(np.float64))),
-        bias=np.append(bias, np.full(-len(bias) % TILE, -np.inf, np.float32)),
-        exact=np.empty(label_starts[-1], np.float32),
-        label_starts=label_starts,
-        flags=flags,
-        dense=dense,
-        dense_norm=_max_per_tile(dense_norms) if len(dense) else np.zeros(len(scale)),
-    )
-
-
-def _arrays(shard: Shard) -> tuple[npt.NDArray[Any], ...]:
-    return tuple(read_only(array) for array in (shard.features, shard.starts, shard.labels, shard.weights))
-
-
-def _max_per_tile(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the maximum of each tile of labels."""
-    padded = np.zeros(-(-len(values) // TILE) * TILE)
-    padded[: len(values)] = values
-    return np.asarray(padded.reshape(-1, TILE).max(axis=1))
-
-
-def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
