@@ -30,7 +30,7 @@ TESTS = {
     "losses": [
         f"tests/losses/test_{name}.py" for name in ("laws", "matrix", "margin", "inverse", "variance", "decisions")
     ],
-    "losses/torch.py": ["tests/losses/test_torch.py"],
+    "losses/torch": ["tests/losses/test_torch.py", "tests/losses/test_torch_candidates.py"],
     "propensity": ["tests/propensity", "tests/losses/test_inverse.py"],
     "metrics": ["tests/metrics", "tests/losses/test_inverse.py"],
     "numerics": ["tests/numerics"],

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from unmissed.execution import Threads
-from unmissed.models.embeddings.products import Floats, SparseOperator, sparse_product
+from unmissed.models.embeddings.products import SparseOperator
+from unmissed.models.factor_products import Floats, sparse_product
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,10 @@ import scipy.sparse as sp
 
 from unmissed.execution import Threads
 from unmissed.execution.blas import one_blas_thread
-from unmissed.models.embeddings.low_rank import column_dots, sparse_times_factor
+from unmissed.models.embeddings.low_rank import column_dots
+from unmissed.models.factor_products import ROWS, CSRChunks, Floats
 
-Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-
-ROWS = 512  # Rows of a factor per chunk; fixed, so sums do not depend on the number of threads.
 
 
 class SparseOperator:
@@ -30,8 +28,8 @@ class SparseOperator:
     def __init__(self, A: Any, threads: Threads) -> None:
         self.shape: tuple[int, int] = A.shape
         self.threads = threads
-        self._rows = _CSRChunks(sp.csr_matrix(A))
-        self._columns = _CSRChunks(sp.csr_matrix(A.T))
+        self._rows = CSRChunks(sp.csr_matrix(A))
+        self._columns = CSRChunks(sp.csr_matrix(A.T))
 
     def times(self, factor: Floats) -> Floats:
         """Return A F, (n_rows, rank)."""
@@ -49,29 +47,6 @@ class SparseOperator:
         return sums.astype(np.float32)
 
 
-class _CSRChunks:
-    """A CSR matrix whose rows are cut into chunks with similar numbers of entries."""
-
-    def __init__(self, A: sp.csr_matrix) -> None:
-        self.indptr = A.indptr.astype(np.int64)
-        self.indices = A.indices.astype(np.int32, copy=False)
-        self.data = A.data.astype(np.float32, copy=False)
-        targets = np.arange(1, len(self.data) // 200_000 + 1) * 200_000
-        ends = np.unique(np.append(np.searchsorted(self.indptr, targets), A.shape[0]))
-        self.chunks = list(zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True))
-
-    def times(self, factor: Floats, threads: Threads) -> Floats:
-        out = np.empty((len(self.indptr) - 1, factor.shape[1]), np.float32)
-
-        def multiply(chunk: tuple[int, int]) -> None:
-            begin, end = chunk
-            sparse_times_factor(self.indptr[begin : end + 1], self.indices, self.data, factor, out[begin:end])
-
-        for _ in threads.each(multiply, self.chunks):
-            pass
-        return out
-
-
 def append_constant(X: sp.csr_matrix) -> sp.csr_matrix:
     """Return X with the constant feature 1 appended."""
     n_samples = X.shape[0]
@@ -79,11 +54,6 @@ def append_constant(X: sp.csr_matrix) -> sp.csr_matrix:
         (np.ones(n_samples, np.float32), np.zeros(n_samples, np.int32), np.arange(n_samples + 1)), (n_samples, 1)
     )
     return sp.csr_matrix(sp.hstack([X, ones], format="csr"))
-
-
-def sparse_product(A: sp.csr_matrix, factor: Floats, threads: Threads) -> Floats:
-    """Return A F, without storing A for further products."""
-    return _CSRChunks(A).times(factor, threads)
 
 
 def gram(factor: Floats, threads: Threads) -> Doubles:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from unmissed.models.embeddings.low_rank import step_columns, update_directions
-from unmissed.models.embeddings.products import Doubles, Floats, SparseOperator, column_inner_products
+from unmissed.models.embeddings.products import Doubles, SparseOperator, column_inner_products
+from unmissed.models.factor_products import Floats
 
 
 def solve_ridges(

@@ -15,59 +15,9 @@ import numpy.typing as npt
 
 from unmissed.errors import InputError
 from unmissed.execution import Once, Threads
-from unmissed.models.embeddings.low_rank import pack_tile, score_factors
-from unmissed.models.embeddings.products import ROWS, Floats
-from unmissed.numerics.simd import LANES
-from unmissed.numerics.topk import merge_best
+from unmissed.models.factor_products import FactorTiles, Floats
 
 _LINKS, _EF_CONSTRUCTION = 32, 100  # of the HNSW graph
-
-
-class FactorTiles:
-    """A copy of a factor in tiles of 64 rows, the layout in which inner products with all rows are computed."""
-
-    def __init__(self, factor: Floats) -> None:
-        self._n_rows = len(factor)
-        self._firsts = range(0, len(factor), LANES)
-        self._tiles = np.empty((len(self._firsts), factor.shape[1], LANES), np.float32)
-        for first, tile in zip(self._firsts, self._tiles, strict=True):
-            pack_tile(factor, first, tile)
-
-    @property
-    def n_bytes(self) -> int:
-        """Size in memory."""
-        return self._tiles.nbytes
-
-    def each(self, queries: Floats, work: Callable[[slice, int, Floats], None], threads: Threads) -> None:
-        """Call work(rows, first, scores) for all rows and tiles, scores = queries[rows] factor[first : first + 64]^T.
-
-        Needs memory for 512 x 64 scores per thread. For one chunk of rows, `first` increases from call to call.
-        """
-
-        def one(begin: int) -> None:
-            rows = slice(begin, begin + ROWS)
-            scores = np.empty((len(queries[rows]), LANES), np.float32)
-            for first, tile in zip(self._firsts, self._tiles, strict=True):
-                score_factors(queries[rows], tile, scores)
-                work(rows, first, scores[:, : self._n_rows - first])
-
-        for _ in threads.each(one, range(0, len(queries), ROWS)):
-            pass
-
-    def largest(self, queries: Floats, k: int, threads: Threads) -> tuple[npt.NDArray[np.int32], Floats]:
-        """Return the k rows of the factor with the largest inner products for each query, and the products.
-
-        Sorted by decreasing product, ties by increasing row; padded with -1 and -inf if the factor has fewer than k
-        rows.
-        """
-        found = np.full((len(queries), k), -1, np.int32)
-        best = np.full((len(queries), k), -np.inf, np.float32)
-
-        def one(rows: slice, first: int, scores: Floats) -> None:
-            merge_best(scores, first, found[rows], best[rows])
-
-        self.each(queries, one, threads)
-        return found, best
 
 
 def normalize_rows(factor: Floats) -> Floats:

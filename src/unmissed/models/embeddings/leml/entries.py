@@ -19,7 +19,7 @@ from unmissed.models.embeddings.leml.entry_losses import (
     tile_curvatures,
     tile_derivatives,
 )
-from unmissed.models.embeddings.products import Floats
+from unmissed.models.factor_products import Floats
 
 LOSSES = {"squared": SQUARED, "logistic": LOGISTIC, "squared-hinge": SQUARED_HINGE}
 MAX_CURVATURE = {"squared": 1.0, "logistic": 0.25, "squared-hinge": 2.0}  # upper bound of the second derivative

@@ -23,9 +23,9 @@ from unmissed.models.embeddings.leml.solver import (
     initial_state,
     make_half_steps,
 )
-from unmissed.models.embeddings.products import Floats, append_constant, sparse_product
-from unmissed.models.embeddings.search import FactorTiles
+from unmissed.models.embeddings.products import append_constant
 from unmissed.models.evidence import Explanation
+from unmissed.models.factor_products import FactorTiles, Floats, sparse_product
 from unmissed.models.frames import one_of
 from unmissed.models.parameters import DenseWeight, FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange

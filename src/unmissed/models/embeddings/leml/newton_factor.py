@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from unmissed.models.embeddings.leml.entries import Entries
-from unmissed.models.embeddings.products import Floats, column_inner_products
+from unmissed.models.embeddings.products import column_inner_products
+from unmissed.models.factor_products import Floats
 
 _SUFFICIENT = 1e-4  # Armijo constant of the line search.
 _HALVINGS = 30  # Maximum number of step halvings in the line search.

@@ -15,8 +15,9 @@ from unmissed.execution import Threads
 from unmissed.execution.blas import one_blas_thread
 from unmissed.models.embeddings.leml.entries import AllEntries, Entries, ObservedEntries
 from unmissed.models.embeddings.leml.newton_factor import IdentityDesign, newton_steps
-from unmissed.models.embeddings.products import Floats, SparseOperator, column_inner_products, gram
+from unmissed.models.embeddings.products import SparseOperator, column_inner_products, gram
 from unmissed.models.embeddings.ridge import solve_ridges
+from unmissed.models.factor_products import Floats
 
 _COARSE_GAIN = 1e-3  # Half steps are solved coarsely while an alternation gains more than this (relative).
 _COARSE_TOL, _COARSE_STEPS = 1e-2, 20  # Tolerance and maximum steps of conjugate gradient in that phase.

@@ -15,10 +15,10 @@ from unmissed.matrices import check_compressed, rises
 from unmissed.models.base import Model
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.embeddings.kmeans import cluster_rows, nearest_cluster
-from unmissed.models.embeddings.products import Floats, sparse_product
 from unmissed.models.embeddings.search import Search, make_search, normalize_rows
 from unmissed.models.embeddings.sleec.kernels import count_votes
 from unmissed.models.embeddings.sleec.solver import ClusterSolver
+from unmissed.models.factor_products import Floats, sparse_product
 from unmissed.models.parameters import DenseWeight, Group, Help, Jobs, Normalize, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData

@@ -10,10 +10,12 @@ import scipy.sparse as sp
 
 from unmissed.execution import Threads
 from unmissed.execution.blas import one_blas_thread
-from unmissed.models.embeddings.low_rank import sampled_products, sparse_times_factor
-from unmissed.models.embeddings.products import Doubles, Floats, SparseOperator
+from unmissed.models.embeddings.low_rank import sampled_products
+from unmissed.models.embeddings.products import Doubles, SparseOperator
 from unmissed.models.embeddings.ridge import solve_ridges
 from unmissed.models.embeddings.sleec.kernels import most_similar
+from unmissed.models.factor_products import Floats
+from unmissed.numerics.factors import sparse_times_factor
 
 _ONE_THREAD = Threads(1)  # clusters are solved in parallel, each by one thread
 
