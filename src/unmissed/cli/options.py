@@ -26,6 +26,8 @@ READING = "Input format"
 MANY = "Distributed training"
 TERMS = "Text features"
 _FLAGS = {"smooth": "--smooth-idf"}  # options whose names differ from the parameters of TextFeatures
+PROPENSITY_FORMS = ("jain", "jain:A,B", "flattened-jain", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA")
+PROPENSITIES = f"{', '.join(PROPENSITY_FORMS[:-1])} or {PROPENSITY_FORMS[-1]}"
 
 Jobs = Annotated[int | None, typer.Option(help="Threads; no effect on the result. Default: all cores.")]
 
