@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.corpora import load_corpus
+from benchmarks.corpora import choose_rows, corpus_parser, load_corpus
 from unmissed.audit import missing_probability
 from unmissed.audit.unchecked_cells import DEFAULT_PROPENSITY
 from unmissed.calibration import CANDIDATES, fit_calibration, make_folds
@@ -139,10 +139,8 @@ def cleanlab_orders(python: Path, case: Case) -> list[np.ndarray]:
 
 
 def measure(name: str, corpus, options: argparse.Namespace) -> None:
-    X, truth = corpus.X, check_Y(corpus.Y)
-    if options.rows and options.rows < X.shape[0]:
-        chosen = np.sort(np.random.default_rng(0).choice(X.shape[0], options.rows, replace=False))
-        X, truth = X[chosen], check_Y(truth[chosen])
+    chosen = choose_rows(corpus.X.shape[0], options.rows)
+    X, truth = corpus.X[chosen], check_Y(corpus.Y[chosen])
     folds = None
     for way, dropping in droppings(truth, X).items():
         if options.ways and way not in options.ways:
@@ -186,11 +184,7 @@ def report(name: str, way: str, case: Case, truth, known: np.ndarray, options: a
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--rows", type=int)
+    parser = corpus_parser(__doc__, SETS)
     parser.add_argument("--resamples", type=int, default=200)
     parser.add_argument("--ways", nargs="+", help="some of the four ways to drop labels")
     parser.add_argument("--cleanlab", type=Path, metavar="PYTHON", help="python of an environment with cleanlab")

@@ -11,7 +11,7 @@ from tests.runs.corpora import PARAMS, small_corpus, write_texts
 from unmissed.audit import UncheckedCells, find_missing, missing_probability, unchecked_cells
 from unmissed.audit.missing_cells import _best
 from unmissed.audit.training_documents import is_observed
-from unmissed.audit.unchecked_cells import DEFAULT_PROPENSITY, FlattenedJain, missing_propensity
+from unmissed.audit.unchecked_cells import DEFAULT_PROPENSITY, missing_propensity
 from unmissed.data import Dataset, load
 from unmissed.errors import InputError
 from unmissed.propensity import Constant, Jain, drop_labels
@@ -71,15 +71,6 @@ def test_the_probability_is_bayes_rule(run):
     expected = true * (1 - KEPT) / (1 - found.observed_probability)
     np.testing.assert_allclose(found.missing_probability, np.minimum(expected, 1), rtol=1e-12)
     np.testing.assert_array_equal(found.clipped, expected > 1)
-
-
-def test_the_assumed_odds_lie_between_those_of_a_constant_and_those_of_jain():
-    counts = np.array([1, 5, 60, 900])
-    jain = Jain().estimate(counts, 1000)
-    np.testing.assert_allclose(FlattenedJain(0.0).estimate(counts, 1000), 0.6)
-    np.testing.assert_allclose(FlattenedJain(1.0).estimate(counts, 1000), jain)
-    odds = [1 / p - 1 for p in (np.full(4, 0.6), DEFAULT_PROPENSITY.estimate(counts, 1000), jain)]
-    np.testing.assert_allclose(np.log(odds[1]), 0.875 * np.log(odds[0]) + 0.125 * np.log(odds[2]))
 
 
 def test_propensities_are_the_given_ones_those_of_training_or_assumed(run, tmp_path):

@@ -47,6 +47,13 @@ def test_true_probabilities_stay_at_the_noise_floor_and_wrong_ones_do_not():
     assert bad.intervals["ece"].low < bad.ece < bad.intervals["ece"].high
 
 
+def test_intervals_of_the_ece_contain_it_and_cover_its_mean_at_the_noise_floor():
+    found = [probability_errors(*draw(seed=seed)[:3], (5,), settings=QUICK)[0] for seed in range(30)]
+    mean = np.mean([one.ece for one in found])
+    assert all(one.intervals["ece"].low <= one.ece <= one.intervals["ece"].high for one in found)
+    assert sum(one.intervals["ece"].low <= mean <= one.intervals["ece"].high for one in found) >= 25
+
+
 def test_intervals_cover_the_error_that_many_rows_have():
     true = probability_errors(*draw(n=20_000, power=2)[:3], (5,), settings=QUICK)[0]
     covered = {"ece": 0, "log_loss": 0, "brier": 0}

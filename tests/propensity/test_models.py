@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from unmissed.errors import InputError
 from unmissed.propensity import (
     Constant,
+    FlattenedJain,
     FromTable,
     Jain,
     as_propensity,
@@ -63,6 +64,15 @@ def test_a_label_with_one_positive_has_the_propensity_one_over_ln_n():
 def test_labels_without_positives_have_the_smallest_propensity_and_not_zero():
     p = Jain().estimate([0, 1, 2], 100)
     assert 0 < p[0] < p[1] < p[2]
+
+
+def test_flattened_odds_lie_between_those_of_a_constant_and_those_of_jain():
+    counts = np.array([1, 5, 60, 900])
+    jain = Jain().estimate(counts, 1000)
+    np.testing.assert_allclose(FlattenedJain(0.0).estimate(counts, 1000), 0.6)
+    np.testing.assert_allclose(FlattenedJain(1.0).estimate(counts, 1000), jain)
+    odds = [1 / p - 1 for p in (np.full(4, 0.6), FlattenedJain().estimate(counts, 1000), jain)]
+    np.testing.assert_allclose(np.log(odds[1]), 0.875 * np.log(odds[0]) + 0.125 * np.log(odds[2]))
 
 
 @pytest.mark.parametrize("n_samples", [0, 1, 2])
@@ -226,17 +236,21 @@ def test_strings_specify_models(tmp_path):
     (tmp_path / "p.txt").write_text("1\n")
     assert parse("jain") == Jain()
     assert parse("jain:0.6,2.6") == Jain(0.6, 2.6)
+    assert parse("flattened-jain") == FlattenedJain()
+    assert parse("flattened-jain:0.3") == FlattenedJain(0.3)
     assert parse("constant:0.5") == Constant(0.5)
     assert parse(f"table:{tmp_path / 'p.txt'}") == FromTable([1.0])
 
 
-@pytest.mark.parametrize("spec", ["", "jane", "jain:1", "jain:1,2,3", "jain:a,b", "constant", "constant:", "table:"])
+@pytest.mark.parametrize(
+    "spec", ["", "jane", "jain:1", "flattened-jain:2", "jain:1,2,3", "jain:a,b", "constant", "constant:", "table:"]
+)
 def test_unknown_strings_are_rejected(spec):
     with pytest.raises(InputError, match="propensity"):
         parse(spec)
 
 
-@pytest.mark.parametrize("model", [Jain(0.6, 2.6), Constant(0.5), FromTable([0.1, 1 / 3])])
+@pytest.mark.parametrize("model", [Jain(0.6, 2.6), FlattenedJain(0.3), Constant(0.5), FromTable([0.1, 1 / 3])])
 def test_a_description_round_trips_through_json(model):
     assert from_description(json.loads(json.dumps(describe(model)))) == model
 

@@ -10,30 +10,19 @@ import numpy.typing as npt
 
 from unmissed.calibration import Cells
 from unmissed.errors import InputError
-from unmissed.propensity import Constant, FrequencyCurve, FromTable, Jain, Propensity, PropensityLike, as_propensity
+from unmissed.propensity import (
+    Constant,
+    FlattenedJain,
+    FrequencyCurve,
+    FromTable,
+    Jain,
+    Propensity,
+    PropensityLike,
+    as_propensity,
+)
 from unmissed.runs.run import Run
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class FlattenedJain:
-    """The assumption without evidence: odds of missing that depend less on frequency than in Jain's model.
-
-    (1 - p) / p = (2 / 3)^(1 - share) odds^share, where odds is (1 - p) / p of Jain's model. A share of 0 is p = 0.6 for
-    all labels, which is the order of pi; a share of 1 is Jain's model.
-
-    Parameters
-    ----------
-    share : how much of Jain's slope is kept; chosen by `benchmarks.missing` (docs/notes/missing.md)
-    """
-
-    share: float = 0.125
-
-    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
-        """Return p of each label."""
-        p = Jain().estimate(label_counts, n_samples)
-        return np.asarray(1 / (1 + (2 / 3) ** (1 - self.share) * ((1 - p) / p) ** self.share))
 
 
 DEFAULT_PROPENSITY = FlattenedJain()
@@ -119,7 +108,7 @@ def say_propensity(model: Propensity) -> str:
     """Return what is known about propensities, for people who read probabilities that follow from them."""
     match model:
         case FlattenedJain():
-            return "assumed propensities (about 0.6, slightly lower for rare labels)"
+            return f"assumed propensities (about 0.6, with a share of {model.share:g} of the slope of Jain's model)"
         case Jain():
             return f"assumed propensities (Jain's model, a = {model.a:g}, b = {model.b:g})"
         case Constant():

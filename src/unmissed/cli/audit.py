@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, with_groups
+from unmissed.cli.options import PROPENSITIES, ReadingOptions, with_groups
 from unmissed.cli.train import OldRows, RunPath
 from unmissed.errors import InputError
 
@@ -30,8 +30,7 @@ def plan(
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="Assumed propensities, which distribute the checks: jain, jain:A,B, constant:P, table:FILE or "
-            "audit:FILE. Default: those of the run."
+            help=f"Assumed propensities, which distribute the checks: {PROPENSITIES}. Default: those of the run."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample.")] = 0,

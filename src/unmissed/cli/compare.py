@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Policy, RowOptions, TextOptions, list_methods, with_groups
+from unmissed.cli.options import PROPENSITIES, Policy, RowOptions, TextOptions, list_methods, with_groups
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
 from unmissed.models.method_registry import PLAIN, method_with_role
@@ -43,10 +43,7 @@ def compare(
     ] = method_with_role(PLAIN),
     propensity: Annotated[
         str | None,
-        typer.Option(
-            help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA. Default: jain with the data "
-            "set's A and B."
-        ),
+        typer.Option(help=f"{PROPENSITIES}. Default: jain with the data set's A and B."),
     ] = None,
     time_limit: Annotated[str | None, typer.Option(help="Time limit per method: 90s, 50m, 2h.")] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Memory limit per method: 800M, 4G.")] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, RowOptions, TextOptions, with_groups
+from unmissed.cli.options import PROPENSITIES, ReadingOptions, RowOptions, TextOptions, with_groups
 from unmissed.cli.terminal_text import escape_control
 from unmissed.data.readers.format_registry import COMPRESSED, SOURCES, TARGETS
 from unmissed.errors import InputError
@@ -185,9 +185,7 @@ def make(
     ] = None,
     propensity: Annotated[
         str,
-        typer.Option(
-            help="Propensity model of the observed labels: jain, jain:A,B, constant:P, table:FILE, audit:FILE."
-        ),
+        typer.Option(help=f"Propensity model of the observed labels: {PROPENSITIES}."),
     ] = "jain",
     seed: Annotated[int, typer.Option(help="Random seed.", min=0)] = 0,
     xmc: Annotated[bool, typer.Option("--xmc", help="Write XMC text instead of stores.")] = False,

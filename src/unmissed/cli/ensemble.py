@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Jobs, RowOptions, with_groups
+from unmissed.cli.options import PROPENSITIES, Jobs, RowOptions, with_groups
 from unmissed.cli.train import kept_of, load_rows
 from unmissed.errors import InputError
 
@@ -28,9 +28,7 @@ def ensemble(
         str,
         typer.Option(metavar="METRIC,METRIC", help="The metrics whose mean the weights maximize."),
     ] = "P@1,P@5,PSP@5",
-    propensity: Annotated[
-        str | None, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
-    ] = None,
+    propensity: Annotated[str | None, typer.Option(help=f"{PROPENSITIES}.")] = None,
     jobs: Jobs = None,
     json: show.JsonOption = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import Policy, ReadingOptions, list_metrics, with_groups
+from unmissed.cli.options import PROPENSITIES, Policy, ReadingOptions, list_metrics, with_groups
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def evaluate(
             "table:FILE.",
         ),
     ] = None,
-    propensity: Annotated[
-        str, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
-    ] = "jain:0.55,1.5",
+    propensity: Annotated[str, typer.Option(help=f"{PROPENSITIES}.")] = "jain:0.55,1.5",
     k: Annotated[str, typer.Option("-k", help="Cut-offs, separated by commas.")] = "1,3,5",
     convention: Annotated[
         Preset,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperGroup
 
+from unmissed.cli.options import PROPENSITY_FORMS
+
 if TYPE_CHECKING:
     from unmissed.models.base import Model
     from unmissed.models.parameters import Parameter
@@ -100,7 +102,7 @@ def _option(parameter: "Parameter") -> inspect.Parameter:
     annotation, default, shown, words = _scalar(parameter.annotation), parameter.default, None, []
     if parameter.is_propensity:
         annotation, default, shown = str | None, None, "jain"
-        words = ["jain", "jain:A,B", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA", "cells:FILE"]
+        words = [*PROPENSITY_FORMS, "cells:FILE"]
     elif parameter.holds_models:
         annotation, default = str, ",".join(default)
     elif parameter.annotation is bool:

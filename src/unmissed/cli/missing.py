@@ -7,6 +7,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.inspect import label_names
+from unmissed.cli.options import PROPENSITIES
 from unmissed.cli.train import OldRows, RunPath
 from unmissed.errors import InputError
 
@@ -46,8 +47,8 @@ def missing(
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="The propensities: jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA. Default: "
-            "those given in training; otherwise about 0.6, slightly lower for rare labels."
+            help=f"The propensities: {PROPENSITIES}. Default: those given in training; otherwise flattened-jain, about "
+            "0.6 and slightly lower for rare labels."
         ),
     ] = None,
     label: Annotated[

@@ -28,6 +28,8 @@ MANY = "Distributed training"
 TERMS = "Text features"
 CONCEPTS = "Vocabulary"
 _FLAGS = {"smooth": "--smooth-idf"}  # options whose names differ from the parameters of TextFeatures
+PROPENSITY_FORMS = ("jain", "jain:A,B", "flattened-jain", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA")
+PROPENSITIES = f"{', '.join(PROPENSITY_FORMS[:-1])} or {PROPENSITY_FORMS[-1]}"
 
 Jobs = Annotated[int | None, typer.Option(help="Threads; no effect on the result. Default: all cores.")]
 

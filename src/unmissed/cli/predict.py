@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ClusterOptions, Jobs, RowOptions, with_groups
+from unmissed.cli.options import PROPENSITIES, ClusterOptions, Jobs, RowOptions, with_groups
 from unmissed.cli.train import RunPath
 from unmissed.errors import InputError
 
@@ -87,9 +87,7 @@ def predict(
     propensity: Annotated[
         str | None,
         typer.Option(
-            help="The propensities of --true-probability: jain, jain:A,B, constant:P, table:FILE, audit:FILE "
-            "or duplicates:DATA. Default: those of "
-            "the training, else jain."
+            help=f"The propensities of --true-probability: {PROPENSITIES}. Default: those of the training, else jain."
         ),
     ] = None,
     params: Annotated[

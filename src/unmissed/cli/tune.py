@@ -8,7 +8,7 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.methods import option_words
-from unmissed.cli.options import Jobs, RowOptions, TextOptions, given_words, list_methods, with_groups
+from unmissed.cli.options import PROPENSITIES, Jobs, RowOptions, TextOptions, given_words, list_methods, with_groups
 from unmissed.cli.train import Data, load_training_set, report_choice
 from unmissed.errors import InputError
 from unmissed.models.method_registry import DEFAULT, method_with_role
@@ -48,9 +48,7 @@ def tune(
             min=0,
         ),
     ] = None,
-    propensity: Annotated[
-        str | None, typer.Option(help="jain, jain:A,B, constant:P, table:FILE, audit:FILE or duplicates:DATA.")
-    ] = None,
+    propensity: Annotated[str | None, typer.Option(help=f"{PROPENSITIES}.")] = None,
     budget: Annotated[
         float | None, typer.Option(help="Cost of the search in plain trainings. Small data takes more.", min=0.1)
     ] = None,

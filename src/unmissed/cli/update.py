@@ -40,5 +40,5 @@ def update(
     if opened.calibration is not None and trained.calibration is None:
         show.warn(
             f"{run} has no probabilities any more: they were made with {opened.calibration.groups}, which are not "
-            "known of the new rows; `unmissed calibrate` makes new ones"
+            f"known of the new rows; `unmissed calibrate {run}` makes new ones"
         )

@@ -48,8 +48,9 @@ class ProbabilityErrors:
     log_loss, brier : float
         Means over cells.
     intervals : dict of Interval
-        Bootstrap intervals over rows of `ece`, `log_loss` and `brier`. That of the ECE is the pivotal interval
-        (2 ECE - upper quantile, 2 ECE - lower quantile), cut off at 0, because a resample has a larger ECE on average.
+        Bootstrap intervals over rows of `ece`, `log_loss` and `brier`. A resample has a larger ECE than the data, by
+        the noise that it adds to each bin. So that of the ECE is (ECE - upper, ECE - lower), quantiles of the
+        resamples' distance from their own mean, cut off at 0: the mean ECE of as many rows of this kind lies in it.
         `floor` is the interval of the ECE of perfect probabilities: an ECE inside of it shows no error.
     curve : ReliabilityCurve
     """
@@ -213,9 +214,11 @@ def _intervals(terms: Floats, ece: float, settings: ErrorSettings) -> dict[str, 
     """Return the bootstrap intervals of figures from the terms of each row; none without resamples."""
     if not settings.n_resamples:
         return {}
-    low, high = np.quantile(_figures(_resample(terms, settings)), _tails(settings.level), axis=0)
+    drawn = _figures(_resample(terms, settings))
+    low, high = np.quantile(drawn, _tails(settings.level), axis=0)
+    unbiased = ece + float(drawn[:, 0].mean())
     return {
-        "ece": Interval(max(2 * ece - float(high[0]), 0.0), max(2 * ece - float(low[0]), 0.0)),
+        "ece": Interval(max(unbiased - float(high[0]), 0.0), unbiased - float(low[0])),
         "log_loss": Interval(float(low[1]), float(high[1])),
         "brier": Interval(float(low[2]), float(high[2])),
     }

@@ -97,9 +97,10 @@ Weighting = Annotated[WeightingName, Help(WEIGHTING)]
 PropensityModel = Annotated[
     PropensityLike | None,
     Help(
-        "model of the propensity p of a label given its count: jain (the default), jain:A,B, constant:P, table:FILE, "
-        "audit:FILE or duplicates:DATA; pw-dismec also takes cells:FILE, a sparse matrix with p of each observed "
-        "positive; in Python also a model such as Jain(), one p for all labels, or an array with one p per label"
+        "model of the propensity p of a label given its count: jain (the default), jain:A,B, "
+        "flattened-jain, constant:P, table:FILE, audit:FILE or duplicates:DATA; pw-dismec also takes cells:FILE, "
+        "a sparse matrix with p of each observed positive; in Python also a model such as Jain(), one p for all "
+        "labels, or an array with one p per label"
     ),
 ]
 _STANDARD: dict[str, Any] = {

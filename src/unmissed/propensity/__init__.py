@@ -1,9 +1,9 @@
 """Propensities: the probability that a true label is observed, and the costs that follow from it.
 
-`models.py` has the propensity models (`Jain`, `Constant`, `FromTable`); start there. `frequency_curve.py` has
-`FrequencyCurve`, which audits and duplicates give, `cell_propensities.py` one p per observed positive. `weighting.py`
-turns propensities into costs of positives and negatives. `simulation.py` removes labels at random according to a
-propensity model.
+`models.py` has the propensity models (`Jain`, `FlattenedJain`, `Constant`, `FromTable`); start there.
+`frequency_curve.py` has `FrequencyCurve`, which audits and duplicates give, `cell_propensities.py` one p per observed
+positive. `weighting.py` turns propensities into costs of positives and negatives. `simulation.py` removes labels at
+random according to a propensity model.
 """
 
 from unmissed.propensity.cell_propensities import CellPropensities
@@ -11,6 +11,7 @@ from unmissed.propensity.frequency_curve import FrequencyCurve
 from unmissed.propensity.models import (
     SPECS,
     Constant,
+    FlattenedJain,
     FromTable,
     Jain,
     Propensity,
@@ -33,6 +34,7 @@ __all__ = [
     "CellPropensities",
     "Constant",
     "Costs",
+    "FlattenedJain",
     "FrequencyCurve",
     "FromTable",
     "Jain",

@@ -81,6 +81,31 @@ class Jain(ImmutableParameters):
 
 
 @dataclass(frozen=True)
+class FlattenedJain(ImmutableParameters):
+    """Odds of missing that depend less on frequency than in Jain's model; the assumption of `unmissed missing`.
+
+    (1 - p) / p = (2 / 3)^(1 - share) odds^share, where odds is (1 - p) / p of Jain's model with its usual constants. A
+    share of 0 is p = 0.6 for all labels, a share of 1 is Jain's model.
+
+    Parameters
+    ----------
+    share : float, 0 to 1
+        How much of Jain's slope is kept; the default was chosen by `benchmarks.missing` (docs/notes/missing.md).
+    """
+
+    share: float = 0.125
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise InputError(f"flattened-jain propensity: share must be between 0 and 1, not {self.share}")
+
+    def estimate(self, label_counts: npt.ArrayLike, n_samples: float) -> Floats:
+        """Return p of each label."""
+        p = Jain().estimate(label_counts, n_samples)
+        return np.asarray(1 / (1 + (2 / 3) ** (1 - self.share) * ((1 - p) / p) ** self.share))
+
+
+@dataclass(frozen=True)
 class Constant(ImmutableParameters):
     """The same p for all labels; with p = 1 no label is missing."""
 
@@ -226,7 +251,7 @@ def estimate_parts(model: Propensity, label_counts: npt.ArrayLike, parts: Iterab
     return np.concatenate(estimates)
 
 
-SPECS = "jain, jain:A,B, constant:P, table:FILE, audit:FILE, duplicates:DATA or cells:FILE"
+SPECS = "jain, jain:A,B, flattened-jain, constant:P, table:FILE, audit:FILE, duplicates:DATA or cells:FILE"
 """The strings that `parse` takes, for messages and help texts."""
 
 _FROM_DATA: Registry[Callable[[str], Propensity]] = Registry(
@@ -237,9 +262,9 @@ _FROM_DATA: Registry[Callable[[str], Propensity]] = Registry(
 def parse(spec: str) -> Propensity:
     """Return the model that a string specifies.
 
-    `jain`, `jain:0.55,1.5`, `constant:0.5`, `table:FILE` (one p per label), `audit:FILE` (p by frequency, as
-    `unmissed audit` writes it), `duplicates:DATA` (estimated from rows with the same text) or `cells:FILE` (one p per
-    observed positive of the training rows, a sparse matrix).
+    `jain`, `jain:0.55,1.5`, `flattened-jain`, `flattened-jain:0.125`, `constant:0.5`, `table:FILE` (one p per label),
+    `audit:FILE` (p by frequency, as `unmissed audit` writes it), `duplicates:DATA` (estimated from rows with the same
+    text) or `cells:FILE` (one p per observed positive of the training rows, a sparse matrix).
     """
     name, _, argument = spec.partition(":")
     if name == "table" and argument:
@@ -253,6 +278,8 @@ def parse(spec: str) -> Propensity:
     numbers = _numbers(argument, spec)
     if name == "jain" and len(numbers) in (0, 2):
         return Jain(*numbers)
+    if name == "flattened-jain" and len(numbers) < 2:
+        return FlattenedJain(*numbers)
     if name == "constant" and len(numbers) == 1:
         return Constant(*numbers)
     raise InputError(f"unknown propensity {spec!r}; expected {SPECS}")
@@ -263,6 +290,8 @@ def describe(model: Propensity) -> dict[str, Any]:
     match model:
         case Jain():
             return {"model": "jain", "a": model.a, "b": model.b}
+        case FlattenedJain():
+            return {"model": "flattened-jain", "share": model.share}
         case Constant():
             return {"model": "constant", "p": model.p}
         case FromTable():
@@ -278,6 +307,7 @@ def from_description(description: Mapping[str, Any]) -> Propensity:
     """Return the model that a description from `describe` specifies."""
     constructors: dict[str, Callable[..., Propensity]] = {
         "jain": Jain,
+        "flattened-jain": FlattenedJain,
         "constant": Constant,
         "table": FromTable,
         "frequency": FrequencyCurve,

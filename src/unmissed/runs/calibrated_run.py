@@ -39,7 +39,8 @@ class CalibratedRun:
             return None
         piece = pieces.get(KEY)
         if piece is None or entry.n_labels > self.n_labels:
-            raise InputError("its calibration is missing; the run is damaged: `unmissed calibrate` makes it again")
+            advice = f"`unmissed calibrate {self.folder}` makes it again"
+            raise InputError(f"its calibration is missing; the run is damaged: {advice}")
         calibration = Calibration.from_piece(piece, entry.n_labels)
         counts = self.label_counts
         added = np.zeros(self.n_labels, np.int64) if counts is None else counts
