@@ -25,6 +25,7 @@ templates_path = ["_templates"]
 HUBS = {
     "use": [
         "guide",
+        "examples",
         "walk_tags",
         "walk_sklearn",
         "walk_scores",
@@ -40,6 +41,7 @@ HUBS = {
         "methods",
         "commands",
         "runs",
+        "stability",
         "serve",
         "serve_page",
         "cluster",
@@ -53,6 +55,7 @@ HUBS = {
         "trees",
         "embeddings",
         "architecture",
+        "decisions/index",
         "notes/index",
     ],
 }
@@ -108,7 +111,8 @@ def list_pages(app, docname, source):
         source[0] = source[0].replace("@PAGES@", "\n".join(FRONT))
     if docname in HUBS:
         named = {page for pages in HUBS.values() for page in pages}
-        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS} | {"notes/index"}
+        found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS}
+        found |= {"decisions/index", "notes/index"}
         others = sorted(found - named) if docname == list(HUBS)[-1] else []
         source[0] = source[0].replace("@PAGES@", "\n".join([*(one for one in HUBS[docname] if one in found), *others]))
 
