@@ -23,7 +23,7 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 HUBS = {
-    "start": ["tutorial", "guide", "walk_tags", "walk_sklearn", "walk_scores"],
+    "start": ["tutorial", "guide", "examples", "walk_tags", "walk_sklearn", "walk_scores"],
     "use": [
         "text_options",
         "encoders",
@@ -49,9 +49,10 @@ HUBS = {
         "trees",
         "embeddings",
         "architecture",
+        "decisions/index",
         "notes/index",
     ],
-    "reference": ["commands", "methods", "metrics", "data", "runs", "trust", "glossary", "api/index"],
+    "reference": ["commands", "methods", "metrics", "data", "runs", "stability", "trust", "glossary", "api/index"],
 }
 """The pages of each hub, in order; pages that are not listed here go to the last hub."""
 LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution", "unmissed.serve"]
@@ -106,7 +107,7 @@ def list_pages(app, docname, source):
     if docname in HUBS:
         named = {page for pages in HUBS.values() for page in pages}
         found = {path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", "results", *HUBS}
-        found |= {"notes/index", "api/index"}
+        found |= {"decisions/index", "notes/index", "api/index"}
         others = sorted(found - named) if docname == list(HUBS)[-1] else []
         source[0] = source[0].replace("@PAGES@", "\n".join([*(one for one in HUBS[docname] if one in found), *others]))
 

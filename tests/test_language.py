@@ -10,12 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "docs")
+    for folder in ("src", "tests", "benchmarks", "docs", "examples")
     for kind in ("*.py", "*.md", "*.html")
     for path in (ROOT / folder).rglob(kind)
     if "_build" not in path.parts and "generated" not in path.parts and path != Path(__file__)
 )
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
 
 PROSE = {
     r"whole numbers?": "integer",
