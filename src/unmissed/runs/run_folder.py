@@ -345,7 +345,13 @@ def _source(value: Any) -> Source:
     options = dict(source.options) if isinstance(source.options, dict) else {"": ()}
     ids = options.pop("without", [])
     are_scalars = all(isinstance(one, str | int | float | None) for each in options.values() for one in _values(each))
-    if not isinstance(ids, list) or not all(map(_is_text, ids)) or not are_scalars or not _is_text(source.digest) or not isinstance(source.path, str | None):
+    if (
+        not isinstance(ids, list)
+        or not all(map(_is_text, ids))
+        or not are_scalars
+        or not _is_text(source.digest)
+        or not isinstance(source.path, str | None)
+    ):
         raise InputError("a source of training data is invalid")
     return source
 
