@@ -24,7 +24,7 @@ from unmissed.metrics import compare, evaluate
 from unmissed.models import Ensemble, Lexical, PWDiSMEC
 
 CUTS = (1, 5, 10)
-FIGURES = ("P@1", "P@5", "R@10")
+FIGURES = ("P@1", "P@5", "recall@10")
 RESAMPLES = 1000
 
 

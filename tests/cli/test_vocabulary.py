@@ -116,4 +116,4 @@ def test_an_ensemble_of_runs_shares_the_vocabulary(folder, tmp_path, capsys):
 def test_features_that_are_no_words_are_refused(folder, tmp_path, capsys):
     words = ["train", "lexical", folder / "train.jsonl", "--run", tmp_path / "chars", "--analyzer", "char"]
     message = refused(capsys, *words)
-    assert "lexical finds labels by the words of their names: the features are not named by single words" in message
+    assert "lexical finds labels by the words of their names, and the features are not named by single words" in message

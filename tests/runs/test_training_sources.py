@@ -88,6 +88,8 @@ def test_a_model_that_was_saved_has_no_rows(tmp_path):
         {"digest": None},
         {"n_samples": -1},
         {"options": {"header": []}},
+        {"options": {"without": "a"}},
+        {"options": {"without": [3]}},
         {"options": 7},
         {"more": 1},
         {"options": {"columns": {"text": []}}},

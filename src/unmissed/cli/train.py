@@ -168,13 +168,17 @@ def _tune(method: str, dataset: "Dataset", given: dict[str, Any], run: Path, jso
 
 
 def _check_names(method: str, dataset: "Dataset") -> None:
-    """Raise InputError if a method finds labels by their names and the features are no words."""
+    """Raise InputError if the features are no words; warn if most labels have no name of known words."""
     from unmissed.data.label_terms import find_label_terms
 
     terms = find_label_terms(dataset)
-    if terms is None or not terms.labels.size:
-        why = "the features are not named by single words" if terms is None else "no name consists of known words"
-        raise InputError(f"{method} finds labels by the words of their names: {why}")
+    if terms is None:
+        raise InputError(
+            f"{method} finds labels by the words of their names, and the features are not named by single words"
+        )
+    n_found = len(set(terms.labels.tolist()))
+    if n_found < dataset.n_labels / 2:
+        show.warn(f"{n_found:,} of {dataset.n_labels:,} labels have a name of known words; --vocabulary gives names")
 
 
 def _warn_of_loss(model: "Model", dataset: "Dataset") -> None:

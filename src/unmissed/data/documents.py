@@ -30,7 +30,9 @@ class Documents(NamedTuple):
         reader = find_reader(self.source, labels=self.options.columns.labels in needed)
         if not isinstance(reader, DocumentReader):
             raise InputError(f"{name_of(self.source)}: holds no texts; {reader.name} has features")
-        return reader.documents(self.source, self.options, self.options.columns.needed_names(needed), progress)
+        columns, without = self.options.columns, frozenset(self.options.without)
+        documents = reader.documents(self.source, self.options, columns.needed_names(needed), progress)
+        return (one for one in documents if columns.id_of(*one) not in without) if without else documents
 
     def texts_and_ids(self, progress: Progress = silent) -> tuple[Iterator[str], list[str]]:
         """Return an iterator over texts, and a list that it fills with row ids; labels are not required.

@@ -47,6 +47,7 @@ def load(
     one_based: bool = False,
     vocabulary: Vocabulary | None = None,
     unseen: bool = False,
+    without: Collection[str] = (),
     progress: Progress = silent,
 ) -> Dataset:
     """Load a data set: matrices of features and labels, or documents with labels, from any format of the registry.
@@ -71,18 +72,21 @@ def load(
     vocabulary : the concepts that the labels stand for (`read_vocabulary`), as in `Dataset.with_vocabulary`
     unseen : whether concepts that no row has become labels, too; text features that are fitted here then count the
         words of their names
+    without : ids of documents that are left out
     progress : progress callback
     """
     reader = find_reader(path)
     _logger.info("reading %s", path if isinstance(path, str | os.PathLike) else type(path).__name__)
-    options = ReadOptions(header, one_based, _columns(columns, text, labels))
+    options = ReadOptions(header, one_based, _columns(columns, text, labels), tuple(sorted(set(without))))
     if is_vectorizer(text):
         text = TextFeatures.from_vectorizer(text)
     if isinstance(reader, DocumentReader):
         features = _text_features(path, like, None if isinstance(text, str) else text, options, dense)
-        words = _words(features, vocabulary) if unseen else set()
+        words = words_of_vocabulary(features, vocabulary) if unseen else set()
         dataset = _load_texts(path, like, features, options, progress, keep_unknown, words, embedded=dense is None)
     else:
+        if without:
+            raise InputError(f"{name_of(path)}: its rows have no ids; only documents can be left out by their ids")
         sizes = {} if like is None else {"n_features": int(like.X.shape[1]), "n_labels": like.n_labels}
         dataset = reader.read(path, options, **sizes, progress=progress)
     if dense is not None:
@@ -93,12 +97,14 @@ def load(
             dataset = _align(path, dataset, like, keep_unknown)
     elif _is_readable_again(path, dense, dataset.text):
         assert isinstance(path, str | os.PathLike)
+        words_of_load = dataclasses.asdict(options) | {"without": list(options.without)}
         more = {} if dense is None else {"dense": os.path.abspath(str(dense))}
-        vars(dataset)["origin"] = Origin(_absolute(path), {**dataclasses.asdict(options), **more})
+        kept = {name: value for name, value in words_of_load.items() if name != "without" or value}
+        vars(dataset)["origin"] = Origin(_absolute(path), {**kept, **more})
     return dataset if vocabulary is None else dataset.with_vocabulary(vocabulary, unseen=unseen)
 
 
-def _words(text: TextFeatures, vocabulary: Vocabulary | None) -> set[str]:
+def words_of_vocabulary(text: TextFeatures, vocabulary: Vocabulary | None) -> set[str]:
     """Return the words of the names of a vocabulary's concepts, without deprecated ones."""
     if vocabulary is None or hasattr(text, "terms_"):
         return set()
@@ -113,7 +119,7 @@ def load_again(origin: Origin, *, text: TextFeatures | None = None, progress: Pr
     """
     options, dense = origin_options(origin), origin.options.get("dense")
     words: dict[str, Any] = {"columns": options.columns, "header": options.header, "one_based": options.one_based}
-    dataset = load(origin.path, text=text, progress=progress, **words)
+    dataset = load(origin.path, text=text, progress=progress, without=options.without, **words)
     return dataset if dense is None or dataset.dense is not None else _add_again(dataset, dense)
 
 
@@ -123,11 +129,12 @@ def origin_options(origin: Origin) -> ReadOptions:
     try:
         columns = Columns(**{"unicode_normalization": "none", **options.pop("columns", {})})  # absent in older runs
         header, one_based = bool(options.pop("header", True)), bool(options.pop("one_based", False))
+        without = tuple(map(str, options.pop("without", ())))
     except TypeError as error:
         raise InputError(f"{origin.path}: was read with unknown column options: {error}") from error
     if options:
         raise InputError(f"{origin.path}: was read with the unknown option {min(options)!r}")
-    return ReadOptions(header, one_based, columns)
+    return ReadOptions(header, one_based, columns, without)
 
 
 def save(dataset: Dataset, path: PathLike, *, progress: Progress = silent) -> None:

@@ -75,9 +75,9 @@ def calibrate(
 def training_rows(run: Run, old_rows: Sequence[DatasetOrPath] = (), *, progress: Progress = silent) -> Dataset:
     """Return the rows that a run was trained on, read again from their sources; those of `extend`, too."""
     datasets = read_old_rows(run, old_rows, progress=progress)
-    if len(datasets) == 1 and len(run.parts) == 1 and run.vocabulary is None:
+    if len(datasets) == 1 and datasets[0].label_names == run.label_names and run.vocabulary is None:
         return datasets[0]
-    return join(run, datasets[:-1], datasets[-1]).dataset
+    return join(run, datasets).dataset
 
 
 def read_groups(

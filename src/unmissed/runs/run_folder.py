@@ -348,9 +348,16 @@ def _source(value: Any) -> Source:
     """Return a source of a manifest; raise if it is invalid."""
     source = Source(**value)
     _count(source.n_samples, "n_samples")
-    options = source.options.values() if isinstance(source.options, dict) else [()]
-    are_scalars = all(isinstance(one, str | int | float | None) for each in options for one in _values(each))
-    if not are_scalars or not _is_text(source.digest) or not isinstance(source.path, str | None):
+    options = dict(source.options) if isinstance(source.options, dict) else {"": ()}
+    ids = options.pop("without", [])
+    are_scalars = all(isinstance(one, str | int | float | None) for each in options.values() for one in _values(each))
+    if (
+        not isinstance(ids, list)
+        or not all(map(_is_text, ids))
+        or not are_scalars
+        or not _is_text(source.digest)
+        or not isinstance(source.path, str | None)
+    ):
         raise InputError("a source of training data is invalid")
     return source
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import clone
 
-from unmissed.data import Dataset
+from unmissed.data import Dataset, TextFeatures
 from unmissed.data.dataset import Origin
 from unmissed.data.documents import Documents
 from unmissed.data.encodings import UTF8
 from unmissed.data.formats import files_of, find_reader
 from unmissed.data.readers.reader import DocumentReader, ReadOptions
-from unmissed.data.sources import load_again, origin_options
+from unmissed.data.sources import load_again, origin_options, words_of_vocabulary
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.matrices import check_Y
@@ -29,6 +30,13 @@ from unmissed.runs.run_folder import Source
 
 DatasetOrPath = Dataset | str | os.PathLike[str]
 _USE_OLD_ROWS = "pass its path (--old-rows)"
+
+
+class GrownText(NamedTuple):
+    """Text features that were fitted on the texts of several data sets, and the rows of each that were kept."""
+
+    text: TextFeatures
+    kept: list[npt.NDArray[np.int64]]
 
 
 class JoinedRows(NamedTuple):
@@ -88,30 +96,62 @@ def training_documents(run: Run, old_rows: Sequence[DatasetOrPath] = ()) -> Docu
     return Documents(path, origin_options(Origin(path, sources[0].options)))
 
 
-def join(run: Run, old: Sequence[Dataset], new: Dataset) -> JoinedRows:
+def join(
+    run: Run,
+    old: Sequence[Dataset],
+    new: Dataset | None = None,
+    *,
+    dropped: Collection[str] = (),
+    grown: GrownText | None = None,
+) -> JoinedRows:
     """Stack old and new rows; columns are the run's labels, then the labels that only the new rows have.
 
     A later row replaces an earlier one with the same features: it is the same document with new labels.
+
+    Parameters
+    ----------
+    run : the run that was trained on the old rows
+    old, new : its rows, and further ones
+    dropped : names of labels that are left out
+    grown : the text features of the rows and the rows that are kept, if these text features are not the run's own
     """
-    names = _all_names(run, new)
-    n_labels = max(run.n_labels, new.n_labels) if names is None else len(names)
+    names = _all_names(run, new, dropped)
+    n_labels = max(run.n_labels, 0 if new is None else new.n_labels) if names is None else len(names)
     position = {} if names is None else index_names(names)
-    every = [*old, new]
-    for dataset in every:
+    every = [*old, *([] if new is None else [new])]
+    for dataset in every if grown is None else ():
         _check_features(run, dataset)
-    kept = _latest(every)
+    kept = _latest([list(_row_digests(dataset)) for dataset in every]) if grown is None else grown.kept
     dataset = Dataset(
         sp.vstack([one.X[rows] for one, rows in zip(every, kept, strict=True)], format="csr"),
         check_Y(sp.vstack([_columns(one, position, n_labels)[rows] for one, rows in zip(every, kept, strict=True)])),
         label_names=names,
         label_titles=_all_titles(run, new, names),
-        feature_names=run.feature_names,
-        text=run.text,
+        feature_names=run.feature_names if grown is None else grown.text.terms_,
+        text=run.text if grown is None else grown.text,
         trusted=True,
         dense=_joined_dense(every, kept) if run.n_dense else None,
         vocabulary=run.vocabulary,
     )
     return JoinedRows(dataset, sum(one.n_samples - len(rows) for one, rows in zip(every, kept, strict=True)))
+
+
+def grow_text(run: Run, origins: Sequence[Origin], progress: Progress = silent) -> GrownText:
+    """Fit the text features of a run again, with the same options, on the texts of several files of documents.
+
+    A later text replaces an earlier one that is equal. If the run has labels of a vocabulary without training rows, the
+    words of its names are kept, as in training.
+    """
+    if run.text is None:
+        raise InputError(f"{run.folder}: was not trained on text, so it has no words to add")
+    texts = [list(Documents(one.path, origin_options(one)).texts_and_ids(progress)[0]) for one in origins]
+    kept = _latest([[blake2b(text.encode(), digest_size=16).digest() for text in part] for part in texts])
+    chosen = [part[row] for part, rows in zip(texts, kept, strict=True) for row in rows.tolist()]
+    has_unseen = run.label_counts is not None and bool((run.label_counts == 0).any())
+    text: TextFeatures = clone(run.text.without_encoder())
+    text.fit_transform(chosen, words=words_of_vocabulary(text, run.vocabulary) if has_unseen else ())
+    text.encoder = run.text.encoder
+    return GrownText(text, kept)
 
 
 def _match_source(
@@ -168,21 +208,25 @@ def _check_features(run: Run, dataset: Dataset) -> None:
         raise InputError(f"the features of the data have other names than those of {run.folder}")
 
 
-def _all_names(run: Run, new: Dataset) -> list[str] | None:
+def _all_names(run: Run, new: Dataset | None, dropped: Collection[str]) -> list[str] | None:
+    if new is None:
+        return None if run.label_names is None else [name for name in run.label_names if name not in dropped]
     if (run.label_names is None) != (new.label_names is None):
         who = "the run" if run.label_names is None else "the data"
         raise InputError(f"{who} has no label names, so old and new labels cannot be matched")
     if run.label_names is None or new.label_names is None:
         return None
     known = index_names(run.label_names)
-    return [*run.label_names, *(name for name in new.label_names if find_name(known, name) < 0)]
+    every = [*run.label_names, *(name for name in new.label_names if find_name(known, name) < 0)]
+    return [name for name in every if name not in dropped]
 
 
-def _all_titles(run: Run, new: Dataset, names: list[str] | None) -> list[str] | None:
+def _all_titles(run: Run, new: Dataset | None, names: list[str] | None) -> list[str] | None:
     """Return the titles of all labels, by default their names; None if no label has a title."""
-    if names is None or (run.label_titles is None and new.label_titles is None):
+    more = None if new is None else new.label_titles
+    if names is None or (run.label_titles is None and more is None):
         return None
-    title = dict(zip(new.label_names or [], new.label_titles or [], strict=False))
+    title = {} if new is None else dict(zip(new.label_names or [], more or [], strict=False))
     if run.vocabulary is not None:
         title |= {name: run.vocabulary.titles[one] for name in names if (one := run.vocabulary.find(name)) >= 0}
     title |= dict(zip(run.label_names or [], run.label_titles or [], strict=False))
@@ -191,18 +235,19 @@ def _all_titles(run: Run, new: Dataset, names: list[str] | None) -> list[str] | 
 
 def _columns(dataset: Dataset, position: dict[str, int], n_labels: int) -> sp.csr_matrix:
     """Return Y of a data set with the columns of the joined one."""
-    columns = dataset.Y.indices
+    columns, ends, values = dataset.Y.indices, dataset.Y.indptr, dataset.Y.data
     if dataset.label_names is not None:
         columns = np.array([find_name(position, name) for name in dataset.label_names], dtype=np.int64)[columns]
-    return sp.csr_matrix((dataset.Y.data, columns, dataset.Y.indptr), shape=(dataset.n_samples, n_labels))
+        kept = columns >= 0  # labels that were dropped from the run have no column
+        columns, values, ends = columns[kept], values[kept], np.append(0, np.cumsum(kept))[ends]
+    return sp.csr_matrix((values, columns, ends), shape=(dataset.n_samples, n_labels))
 
 
-def _latest(datasets: Sequence[Dataset]) -> list[npt.NDArray[np.int64]]:
-    """Return for each data set the rows that no later one replaces; empty rows are always kept."""
+def _latest(digests: Sequence[Sequence[bytes]]) -> list[npt.NDArray[np.int64]]:
+    """Return for each data set the rows that no later one replaces, by their digests; empty rows (b"") are kept."""
     later: set[bytes] = set()
     kept = []
-    for dataset in reversed(datasets):
-        rows = list(_row_digests(dataset))
+    for rows in reversed(digests):
         kept.append(np.array([at for at, row in enumerate(rows) if not row or row not in later], dtype=np.int64))
         later.update(rows)
     return kept[::-1]
@@ -223,4 +268,4 @@ def _row_digests(dataset: Dataset) -> Iterator[bytes]:
         row = indices[begin:end].tobytes() + values[begin:end].tobytes()
         if dense is not None:
             row += dense[number].astype("<f4").tobytes()
-        yield hashlib.blake2b(row, digest_size=16).digest() if row else b""
+        yield blake2b(row, digest_size=16).digest() if row else b""

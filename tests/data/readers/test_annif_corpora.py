@@ -144,7 +144,7 @@ def test_key_files_have_labels_or_uris(tmp_path):
         ("a.tsv", "cod\tgnd:1 gnd:2\n", "--no-header --text-column 1 --labels-column 2 --separator ' '"),
         ("a.csv", "text,subject_uris\ncod,<a>,7\n", "a.csv:2: 3 fields; the first line has 2"),
         ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "subjects": [{"x": 1}]}\n', ":2: expected a subject"),
-        ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "subjects": 7}\n', "a.jsonl:2: expected 'labels'"),
+        ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "subjects": 7}\n', "a.jsonl:2: expected 'subjects'"),
         ("a.jsonl", '{"text": "a", "subjects": []}\n{"text": "b", "metadata": []}\n', "a.jsonl:2: expected 'metadata'"),
     ],
 )
@@ -185,3 +185,16 @@ def test_annifs_corpora_serve_training_prediction_and_conversion(tmp_path, capsy
     assert COD in said(capsys, "predict", tmp_path / "run", source)
     said(capsys, "data", "convert", source, tmp_path / "again.jsonl")
     assert load(tmp_path / "again.jsonl").digest == load(source).digest
+
+
+def test_the_first_object_with_more_than_a_text_decides(tmp_path, monkeypatch):
+    from unmissed.data.readers import json_lines
+
+    asked = []
+    known = json_lines.is_annif_document
+    monkeypatch.setattr(json_lines, "is_annif_document", lambda document: asked.append(document) or known(document))
+    lines = ['{"text": "a"}', *['{"text": "b", "subjects": [{"uri": "<http://e/1>"}]}'] * 5, '{"text": "c", "x": 1}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    found = [document for _, document in Documents(tmp_path / "a.jsonl").read(["text"])]
+    assert [document.get("labels") for document in found[1:6]] == [["http://e/1"]] * 5
+    assert len(asked) == 1

@@ -16,7 +16,10 @@ from unmissed.files import parse_json
 
 
 class JsonLines(LineReader, DocumentWriter):
-    """Reads and writes JSON lines. An object with Annif's fields and no others is a document of Annif."""
+    """Reads and writes JSON lines.
+
+    If the first object with more than a text has Annif's fields and no others, all objects are documents of Annif.
+    """
 
     name = "JSON lines"
     suffixes = (".jsonl", ".ndjson")
@@ -25,6 +28,7 @@ class JsonLines(LineReader, DocumentWriter):
         self, path: str, numbered: Iterable[tuple[int, bytes]], options: ReadOptions | None = None
     ) -> Iterator[Document]:
         """Yield `file:line` and the parsed object of each numbered line; blank lines are skipped."""
+        is_annif: bool | None = None
         for number, line in numbered:
             where = f"{path}:{number}"
             try:
@@ -43,7 +47,9 @@ class JsonLines(LineReader, DocumentWriter):
                 raise InputError(
                     f"{where}:1: expected a JSON object with 'text' and 'labels', found {kind_of(document)}"
                 )
-            if options is not None and is_annif_document(document):
+            if is_annif is None and document.keys() - {"text"}:
+                is_annif = is_annif_document(document)
+            if options is not None and is_annif:
                 document = annif_document(where, document, options.columns)
             yield where, document
 

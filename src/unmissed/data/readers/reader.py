@@ -38,11 +38,13 @@ class ReadOptions:
     header : whether the file starts with a line of sizes or of column names
     one_based : whether indices start at 1
     columns : names of the columns, separator, encoding and Unicode normal form
+    without : ids of documents that are left out
     """
 
     header: bool = True
     one_based: bool = False
     columns: Columns = field(default_factory=Columns)
+    without: tuple[str, ...] = ()
 
 
 class Format(ABC):
