@@ -52,6 +52,7 @@ HUBS = {
         "sparse_linear",
         "trees",
         "embeddings",
+        "networks",
         "architecture",
         "notes/index",
     ],
