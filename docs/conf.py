@@ -48,6 +48,7 @@ HUBS = {
         "sparse_linear",
         "trees",
         "embeddings",
+        "networks",
         "architecture",
         "decisions/index",
         "notes/index",

@@ -2,8 +2,8 @@
 
 Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
 ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
-`embeddings/` (LEML, SLEEC). `ensembles/` combines models, `method_registry.py` names the methods, `selection/` chooses
-parameters on held-out rows.
+`embeddings/` (LEML, SLEEC), `networks/` (NeuralXMC). `ensembles/` combines models, `method_registry.py` names the
+methods, `selection/` chooses parameters on held-out rows.
 """
 
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from unmissed.models.linear.ppd_sparse.estimator import PPDSparse
     from unmissed.models.linear.proxml.estimator import ProXML
     from unmissed.models.method_registry import find_model, make_model, register
+    from unmissed.models.networks.estimator import NeuralXMC
     from unmissed.models.parameters import Group, Help
     from unmissed.models.popularity import Popularity
     from unmissed.models.ranges import IntegerRange, NumberRange
@@ -48,6 +49,7 @@ _PUBLIC = {
     "LogisticOVR": "linear.logistic.estimator",
     "LEML": "embeddings.leml.estimator",
     "Model": "base",
+    "NeuralXMC": "networks.estimator",
     "NumberRange": "ranges",
     "PDSparse": "linear.pd_sparse.estimator",
     "PPDSparse": "linear.ppd_sparse.estimator",
@@ -82,6 +84,7 @@ __all__ = [
     "Lexical",
     "LogisticOVR",
     "Model",
+    "NeuralXMC",
     "NumberRange",
     "PDSparse",
     "PPDSparse",

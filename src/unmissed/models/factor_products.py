@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from unmissed.execution import Threads
+from unmissed.execution import Once, Threads
 from unmissed.numerics.factors import pack_tile, score_factors, sparse_times_factor
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.topk import merge_best
@@ -78,6 +80,16 @@ class FactorTiles:
         for _ in threads.each(one, range(0, len(queries), ROWS)):
             pass
 
+    def product(self, queries: Floats, threads: Threads) -> Floats:
+        """Return queries factor^T, (n_queries, n_rows)."""
+        out = np.empty((len(queries), self._n_rows), np.float32)
+
+        def one(rows: slice, first: int, scores: Floats) -> None:
+            out[rows, first : first + scores.shape[1]] = scores
+
+        self.each(queries, one, threads)
+        return out
+
     def largest(self, queries: Floats, k: int, threads: Threads) -> tuple[npt.NDArray[np.int32], Floats]:
         """Return the k rows of the factor with the largest inner products for each query, and the products.
 
@@ -92,3 +104,46 @@ class FactorTiles:
 
         self.each(queries, one, threads)
         return found, best
+
+
+class ScoredByFactors(ABC):
+    """What models have whose scores are inner products of an embedding of the row and a vector of the label."""
+
+    n_jobs: int | None
+    n_labels_: int
+    untrained_: npt.NDArray[np.bool_] | None
+    label_tiles_: Once[FactorTiles]
+    _chosen: Callable[..., npt.NDArray[np.int64]]
+    _check_fitted: Callable[[], None]
+
+    @abstractmethod
+    def embed(self, X: Any) -> Floats:
+        """Return the embedding of each row."""
+
+    @abstractmethod
+    def _label_factor(self) -> Floats:
+        """Return the vectors of the labels, (n_labels, n_components)."""
+
+    def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
+        """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+
+        def one(rows: slice, first: int, scores: Floats) -> None:
+            above = scores >= threshold
+            if self.untrained_ is not None:
+                above &= ~self.untrained_[first : first + scores.shape[1]]
+            row, label = np.nonzero(above)
+            found.append((row + rows.start, label + first))
+
+        embedded = self.embed(X)
+        self.label_tiles_.get().each(embedded, one, Threads(self.n_jobs))
+        rows, labels = (np.concatenate(part) for part in zip(*found, strict=True))
+        ones = np.ones(len(rows), np.float32)
+        return sp.csr_matrix((ones, (rows, labels)), shape=(len(embedded), self.n_labels_))
+
+    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> Floats:
+        """Return the scores of all or of the selected labels, (n_samples, len(labels))."""
+        self._check_fitted()
+        embedded = self.embed(X)
+        chosen = self._chosen(labels, len(embedded))
+        return FactorTiles(self._label_factor()[chosen]).product(embedded, Threads(self.n_jobs))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from unmissed.errors import InputError, did_you_mean
@@ -17,7 +18,8 @@ GROUP = "unmissed.models"
 """The entry-point group in which an installed package registers its models."""
 
 
-LINEAR, TREES, EMBEDDINGS, BASELINES = "linear one-vs-rest", "tree based", "embedding based", "baseline"
+LINEAR, TREES, EMBEDDINGS = "linear one-vs-rest", "tree based", "embedding based"
+NETWORKS, BASELINES = "neural network", "baseline"
 """The families of methods, as the paper's main table groups them."""
 DEFAULT, PLAIN, FLOOR = "default", "plain", "floor"
 """Roles of methods: used if none is named, its unweighted counterpart, and a baseline that ignores the features."""
@@ -34,6 +36,7 @@ class Method:
     title : its name in tables; by default the name of the class
     family : its family, such as `LINEAR`
     role : its role in commands and comparisons, such as `DEFAULT`; most methods have none
+    needs : a package of an extra that training imports; commands over all methods leave the method out without it
     """
 
     import_path: str
@@ -41,10 +44,16 @@ class Method:
     title: str = ""
     family: str = ""
     role: str = ""
+    needs: str = ""
 
     def __post_init__(self) -> None:
         if not self.title:
             object.__setattr__(self, "title", self.import_path.rpartition(":")[2].rpartition(".")[2])
+
+    @property
+    def can_train(self) -> bool:
+        """Whether the package that training needs is installed."""
+        return not self.needs or find_spec(self.needs) is not None
 
 
 METHODS: dict[str, Method] = {
@@ -105,6 +114,12 @@ METHODS: dict[str, Method] = {
         "unmissed.models.lexical:Lexical",
         "labels whose names the text contains, also those without training rows",
         family=BASELINES,
+    ),
+    "neural": Method(
+        "unmissed.models.networks.estimator:NeuralXMC",
+        "a network with one or two hidden layers; training needs PyTorch",
+        family=NETWORKS,
+        needs="torch",
     ),
     "popularity": Method(
         "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES, role=FLOOR

@@ -112,8 +112,8 @@ def _settings(method: str) -> Iterator[dict[str, Any]]:
 
 
 def _own_methods() -> list[str]:
-    """Return the methods of this package."""
-    return [name for name, method in METHODS.items() if method.import_path.startswith("unmissed.")]
+    """Return the methods of this package that can be trained here."""
+    return [name for name, one in METHODS.items() if one.import_path.startswith("unmissed.") and one.can_train]
 
 
 def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None:

@@ -81,14 +81,14 @@ def read_method_specs(words: Iterable[str] = ()) -> list[MethodSpec]:
 
 
 def all_method_specs() -> list[MethodSpec]:
-    """Return every registered method; methods that weight by default appear once per convex weighting.
+    """Return every method that can be trained here; those that weight by default once per convex weighting.
 
     Methods that need the names of labels are left out.
     """
     return [
         MethodSpec(method, {} if weighting is None else {"weighting": weighting})
-        for method in known_methods()
-        if not find_model(method).uses_label_terms
+        for method, registered in known_methods().items()
+        if registered.can_train and not find_model(method).uses_label_terms
         for weighting in _weightings(method)
     ]
 

@@ -25,7 +25,7 @@ from unmissed.models.embeddings.leml.solver import (
 )
 from unmissed.models.embeddings.products import append_constant
 from unmissed.models.evidence import Explanation
-from unmissed.models.factor_products import FactorTiles, Floats, sparse_product
+from unmissed.models.factor_products import FactorTiles, Floats, ScoredByFactors, sparse_product
 from unmissed.models.frames import one_of
 from unmissed.models.parameters import DenseWeight, FitBias, Help, Jobs, Normalize, PropensityModel, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
@@ -112,7 +112,7 @@ class AlternationTask:
         return Piece(self.key, arrays, {"number": self.number, "done": state.done})
 
 
-class LEML(Model):
+class LEML(ScoredByFactors, Model):
     """Low-rank linear model with scores x^T W h_j (Yu, Jain, Kar and Dhillon, 2014): W embeds rows, h_j is a label.
 
     W and H minimize the sum over the observed entries (i, j) of loss(Y_ij, x_i^T W h_j) + penalty/2 (|W|^2 + |H|^2) by
@@ -127,7 +127,6 @@ class LEML(Model):
     constant_: Floats
     labels_: Floats
     objectives_: npt.NDArray[np.float64]
-    label_tiles_: Once[FactorTiles]
 
     def __init__(
         self,
@@ -284,35 +283,8 @@ class LEML(Model):
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
         return Ranking(*self.label_tiles_.get().largest(self._embed(X), k, Threads(self.n_jobs)))
 
-    def predict(self, X: Any, threshold: float = 0.0) -> sp.csr_matrix:
-        """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
-        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-
-        def one(rows: slice, first: int, scores: Floats) -> None:
-            above = scores >= threshold
-            if self.untrained_ is not None:
-                above &= ~self.untrained_[first : first + scores.shape[1]]
-            row, label = np.nonzero(above)
-            found.append((row + rows.start, label + first))
-
-        embedded = self.embed(X)
-        self.label_tiles_.get().each(embedded, one, Threads(self.n_jobs))
-        rows, labels = (np.concatenate(part) for part in zip(*found, strict=True))
-        ones = np.ones(len(rows), np.float32)
-        return sp.csr_matrix((ones, (rows, labels)), shape=(len(embedded), self.n_labels_))
-
-    def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
-        """Return the scores of all or of the selected labels, (n_samples, len(labels))."""
-        self._check_fitted()
-        embedded = self.embed(X)
-        chosen = self._chosen(labels, len(embedded))
-        out = np.empty((len(embedded), len(chosen)), np.float32)
-
-        def one(rows: slice, first: int, scores: Floats) -> None:
-            out[rows, first : first + scores.shape[1]] = scores
-
-        FactorTiles(self.labels_[chosen]).each(embedded, one, Threads(self.n_jobs))
-        return out
+    def _label_factor(self) -> Floats:
+        return self.labels_
 
     def explain(self, label: int) -> Explanation:
         """Return the weights W h of a label: the contribution of each feature to its score."""

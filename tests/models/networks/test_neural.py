@@ -1,0 +1,193 @@
+"""NeuralXMC: its gradient, its sampled negatives, its early stopping, and life without PyTorch."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+torch = pytest.importorskip("torch")
+
+from tests.runs.corpora import small_corpus  # noqa: E402
+from unmissed import NeuralXMC  # noqa: E402
+from unmissed.errors import InputError  # noqa: E402
+from unmissed.execution import Piece, Threads  # noqa: E402
+from unmissed.features import Features  # noqa: E402
+from unmissed.models import method_registry  # noqa: E402
+from unmissed.models.networks.epochs import AdamTable, SparseLayer, Training  # noqa: E402
+from unmissed.models.networks.estimator import EpochTask  # noqa: E402
+from unmissed.models.networks.layers import LAYOUT  # noqa: E402
+from unmissed.models.training_data import TrainingData  # noqa: E402
+from unmissed.runs.compare.method_specs import all_method_specs  # noqa: E402
+
+TRAIN, TEST = small_corpus()
+DENSE = np.random.default_rng(0).normal(size=(TRAIN.n_samples, 5)).astype(np.float32)
+
+
+def small(**params):
+    return NeuralXMC(**{"n_hidden": 16, "max_epochs": 4, "n_jobs": 1, **params})
+
+
+def train_state(model, rows):
+    """Return the training of a model before its first epoch."""
+    return model._problem(rows)()
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize("kind", ["sparse", "dense", "mixed"])
+def test_ranking_in_numpy_gives_the_scores_of_the_network_in_torch(kind, n_layers):
+    X = {"sparse": TRAIN.X, "dense": DENSE, "mixed": Features(TRAIN.X, DENSE)}[kind]
+    model = small(n_layers=n_layers).fit(X, TRAIN.Y)
+    rows = model._checked(X)
+    sparse, dense = rows.both
+    w = {name: torch.tensor(np.array(array)) for name, array in model.weights_.items()}
+    hidden = torch.relu(
+        torch.tensor(sparse.toarray()) @ w["sparse_features"] + torch.tensor(dense) @ w["dense_features"] + w["bias"]
+    )
+    if n_layers == 2:
+        hidden = torch.relu(hidden @ w["second"] + w["second_bias"])
+    expected = (hidden @ w["labels"].T + w["label_bias"]).numpy()
+    np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-4, atol=1e-5)
+    best = model.rank(X, 1)
+    np.testing.assert_allclose(best.scores[:, 0], expected.max(axis=1), rtol=1e-4, atol=1e-5)
+    assert model.embed(X).shape == (TRAIN.n_samples, 17)
+
+
+def test_the_sparse_layer_has_the_gradient_of_a_matrix_product():
+    rng = np.random.default_rng(1)
+    X = sp.random(7, 5, 0.5, format="csr", dtype=np.float32, random_state=rng)
+    table = torch.randn(5, 3, requires_grad=True)
+    upstream = torch.randn(7, 3)
+    for product in (SparseLayer.apply(table, X, Threads(1)), torch.tensor(X.toarray()) @ table):
+        value = (product * upstream).sum()
+        (gradient,) = torch.autograd.grad(value, table)
+        torch.testing.assert_close(gradient, torch.tensor(X.toarray()).T @ upstream)
+
+
+@pytest.mark.parametrize("rows", [None, [2, 0]])
+def test_adam_takes_the_steps_of_torch(rows):
+    torch.manual_seed(0)
+    start = torch.randn(4, 3)
+    chosen = None if rows is None else torch.tensor(rows)
+    table = AdamTable(start.clone(), torch.zeros(4, 3), torch.zeros(4, 3))
+    leaf = (start if rows is None else start[chosen]).clone().requires_grad_()
+    optimizer = torch.optim.Adam([leaf], lr=0.1)
+    for step in range(1, 5):
+        gradient = torch.randn(leaf.shape)
+        leaf.grad = gradient.clone()
+        optimizer.step()
+        table.update(chosen, gradient, step, 0.1)
+    torch.testing.assert_close(table.weights if rows is None else table.weights[chosen], leaf.detach())
+    if rows is not None:
+        assert torch.equal(table.weights[[1, 3]], start[[1, 3]]), "other rows stay"
+
+
+def test_the_mean_step_with_sampled_negatives_is_that_of_all_labels():
+    data = TrainingData.check(TRAIN.X, TRAIN.Y, normalize=True)
+    gradients = {}
+    for n_negatives in (None, 3):
+        training = train_state(small(n_negatives=n_negatives, dropout=0.0, validation_fraction=0.0), data)
+        seen = []
+        training.tables["bias"].update = lambda rows, gradient, *_, seen=seen: seen.append(gradient.clone())
+        for name in set(LAYOUT) - {"bias"}:
+            training.tables[name].update = lambda *_: None
+        training.tables["labels"].weights.normal_(generator=torch.Generator().manual_seed(0))
+        rng = np.random.default_rng(0)
+        for _ in range(1 if n_negatives is None else 3000):
+            training._batch(np.arange(5), rng)
+        gradients[n_negatives] = torch.stack(seen).double()
+    exact, drawn = gradients[None][0], gradients[3]
+    error = (drawn.mean(dim=0) - exact) / (drawn.std(dim=0) / len(drawn) ** 0.5 + 1e-9)
+    assert error.square().mean() < 3, "the mean lies within the error of its draws"
+    assert drawn.std(dim=0).max() > 0
+
+
+@pytest.mark.parametrize("correction", ["none", "naive", "unbiased", "non-negative", "convex"])
+def test_every_correction_learns(correction):
+    loss = "squared-hinge" if correction == "convex" else "logistic"
+    model = small(loss=loss, correction=correction, max_epochs=15).fit(TRAIN.X, TRAIN.Y)
+    assert model.score(TRAIN.X, TRAIN.Y) > TRAIN.label_counts.max() / TRAIN.n_samples
+    assert 1 <= model.epochs_ <= 15
+
+
+def test_training_stops_after_epochs_without_gain_and_keeps_the_best(monkeypatch):
+    scores = iter([0.2, 0.5, 0.4, 0.4, 0.4, 0.4])
+    monkeypatch.setattr(Training, "held_out_score", lambda self: next(scores))
+    weights = []
+    run = EpochTask.run
+
+    def recorded(self, training):
+        piece = run(self, training)
+        weights.append(np.array(piece.arrays["bias"]))
+        return piece
+
+    monkeypatch.setattr(EpochTask, "run", recorded)
+    model = small(patience=2, max_epochs=9).fit(TRAIN.X, TRAIN.Y)
+    assert len(weights) == 4
+    assert model.epochs_ == 2
+    assert np.array_equal(model.weights_["bias"], weights[1])
+    assert not np.array_equal(weights[1], weights[3])
+
+
+def test_without_held_out_rows_all_epochs_are_trained():
+    assert small(validation_fraction=0.0).fit(TRAIN.X, TRAIN.Y).epochs_ == 4
+
+
+def test_equal_propensities_of_cells_and_labels_train_the_same_network():
+    p = TRAIN.Y.astype(np.float64) * 0.4
+    fitted = [
+        small(validation_fraction=0.0, propensity=0.4).fit(TRAIN.X, TRAIN.Y),
+        small(validation_fraction=0.0).fit(TRAIN.X, TRAIN.Y, cell_propensity=p),
+    ]
+    plain = small(validation_fraction=0.0, propensity=1.0).fit(TRAIN.X, TRAIN.Y)
+    labels = [model.weights_["labels"] for model in fitted]
+    scale = np.abs(labels[0]).max()
+    assert np.abs(labels[0] - labels[1]).max() < 0.2 * scale  # initial biases come from p of labels
+    assert np.abs(labels[0] - plain.weights_["labels"]).max() > 0.2 * scale
+
+
+def test_the_logistic_loss_has_no_convex_correction():
+    with pytest.raises(InputError, match="correction='convex' needs loss='hinge' or 'squared-hinge'"):
+        small(loss="logistic").fit(TRAIN.X, TRAIN.Y)
+
+
+def test_a_damaged_state_is_reported():
+    data = TrainingData.check(TRAIN.X, TRAIN.Y)
+    training = train_state(small(), data)
+    arrays = training.arrays() | {"bias": np.full(16, np.nan, np.float32)}
+    with pytest.raises(InputError, match="bias contains infinite or nan values"):
+        Training(training.settings, data, None, training.p, Threads(1), Piece("state/1", arrays, {"step": 1}))
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from unmissed import NeuralXMC, load_model
+model = load_model(sys.argv[1])
+print(model.rank(np.ones((1, model.n_features_in_)), 3).labels.tolist())
+try:
+    NeuralXMC().fit(np.ones((3, 2)), np.ones((3, 1)))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_ranking_works_without_torch_and_training_names_the_extra(tmp_path):
+    model = small().fit(TRAIN.X, TRAIN.Y)
+    model.save(tmp_path / "run")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path / "run")], capture_output=True, text=True, check=True
+    )
+    expected = model.rank(np.ones((1, TRAIN.n_features)), 3).labels.tolist()
+    assert done.stdout.splitlines() == [
+        str(expected),
+        "UnmissedError neural needs PyTorch to train: pip install 'unmissed[torch]'",
+    ]
+
+
+def test_commands_over_all_methods_leave_it_out_without_torch(monkeypatch):
+    assert "neural" in {spec.method for spec in all_method_specs()}
+    monkeypatch.setattr(method_registry, "find_spec", lambda name: None)
+    assert "neural" not in {spec.method for spec in all_method_specs()}
