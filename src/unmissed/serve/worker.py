@@ -90,7 +90,7 @@ def run_worker(
 
 
 def _raise_file_limit(n_files: int) -> None:
-    """Allow this process at least so many open files, if the system permits it."""
+    """Raise the limit of open files of this process to `n_files`, if the system permits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < n_files:
         most = n_files if hard == resource.RLIM_INFINITY else min(n_files, hard)
