@@ -84,29 +84,38 @@ class Service:
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
         self.path = f"/v1/projects/{urllib.parse.quote(run.resolve().name)}/suggest"
         self.connect().request("GET", "/health/ready")
-        self.ready = time.perf_counter() - self.begin
+        seconds = time.perf_counter() - self.begin
+        used = self.processor_seconds([self.process.pid, *self.leaders(), *self.workers()])
+        self.ready = f"{seconds:.2f} s, {used:.2f} s of processor time"
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)  # a reload may take long
 
+    def leaders(self) -> list[int]:
+        """Return the ids of the processes that keep workers."""
+        return _children(self.process.pid)
+
     def workers(self) -> list[int]:
         """Return the ids of the worker processes."""
-        parents = {pid: _parent(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
-        leaders = [pid for pid, parent in parents.items() if parent == self.process.pid]
-        return sorted(pid for pid, parent in parents.items() if parent in leaders)
+        return [pid for leader in self.leaders() for pid in _children(leader)]
 
     def private_bytes(self) -> list[int]:
         """Return the memory of each worker that it does not share."""
         return [_memory(pid, "Private_") for pid in self.workers()]
 
-    def processor_seconds(self) -> float:
-        """Return the processor time that the workers have used."""
-        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in self.workers()]
+    def processor_seconds(self, processes: list[int] | None = None) -> float:
+        """Return the processor time that processes have used, by default the workers."""
+        processes = self.workers() if processes is None else processes
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in processes]
         return sum(int(ticks) for pair in fields for ticks in pair) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
+
+
+def _children(pid: int) -> list[int]:
+    return sorted(one for one in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(one) == pid)
 
 
 def _parent(pid: int) -> int:
@@ -331,7 +340,7 @@ def main() -> None:
     bodies = read_bodies(options.texts)
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {options.workers} workers")
     with serving(options.run, options.workers) as service:
-        print(f"first start: ready after {service.ready:.2f} s")
+        print(f"first start: ready after {service.ready}")
         if "memory" in parts:
             print(f"memory: {measure_memory(service, bodies)}", flush=True)
         if "latency" in parts:
@@ -346,7 +355,7 @@ def main() -> None:
             print(f"long: {measure_long(service, bodies, options.long)}", flush=True)
     if "ready" in parts:
         with serving(options.run, options.workers) as service:
-            print(f"ready: {service.ready:.2f} s after a warm start")
+            print(f"ready after a warm start: {service.ready}")
 
 
 if __name__ == "__main__":
