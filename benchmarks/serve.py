@@ -1,7 +1,7 @@
 """Latency, throughput, start, memory and reloads of `unmissed serve`, over loopback.
 
     python -m benchmarks.serve RUN TEXTS.jsonl[.xz] [--workers 2] [--seconds 20] [--reload-requests 10000]
-        [--long 100000] [--only latency,saturation,ready,memory,reload,long]
+        [--long 100000] [--connections 10000] [--only latency,saturation,ready,memory,reload,connections,long]
 
 Starts the service in processes of its own, and requests suggestions of ten labels for the texts, one per request:
 
@@ -11,7 +11,9 @@ Starts the service in processes of its own, and requests suggestions of ten labe
 - ready: seconds from the start of the process until /health/ready answers, the second time, with files in memory.
 - memory: private memory (/proc/PID/smaps_rollup) of each worker after 200 requests each.
 - reload: requests on kept-alive connections during three reloads; every answer must be right.
-- long: many requests in a row; private memory of the workers after a tenth of them and at the end.
+- connections: open connections, half of them idle, half with a request that does not end; meanwhile, other clients
+  request suggestions on connections of their own.
+- long: many requests in a row by wrk; memory of the workers after a tenth of them, half of them, and at the end.
 
 The service, wrk and this program share the machine's cores; other work on the machine changes all figures.
 """
@@ -24,8 +26,10 @@ import json
 import lzma
 import os
 import re
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,10 +40,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-PARTS = ("latency", "saturation", "ready", "memory", "reload", "long")
+PARTS = ("latency", "saturation", "ready", "memory", "reload", "connections", "long")
 RATE = 50
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 WRK = """
@@ -79,29 +84,38 @@ class Service:
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
         self.path = f"/v1/projects/{urllib.parse.quote(run.resolve().name)}/suggest"
         self.connect().request("GET", "/health/ready")
-        self.ready = time.perf_counter() - self.begin
+        seconds = time.perf_counter() - self.begin
+        used = self.processor_seconds([self.process.pid, *self.leaders(), *self.workers()])
+        self.ready = f"{seconds:.2f} s, {used:.2f} s of processor time"
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)  # a reload may take long
 
+    def leaders(self) -> list[int]:
+        """Return the ids of the processes that keep workers."""
+        return _children(self.process.pid)
+
     def workers(self) -> list[int]:
         """Return the ids of the worker processes."""
-        parents = {pid: _parent(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
-        leaders = [pid for pid, parent in parents.items() if parent == self.process.pid]
-        return sorted(pid for pid, parent in parents.items() if parent in leaders)
+        return [pid for leader in self.leaders() for pid in _children(leader)]
 
     def private_bytes(self) -> list[int]:
         """Return the memory of each worker that it does not share."""
-        return [_private_bytes(pid) for pid in self.workers()]
+        return [_memory(pid, "Private_") for pid in self.workers()]
 
-    def processor_seconds(self) -> float:
-        """Return the processor time that the workers have used."""
-        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in self.workers()]
+    def processor_seconds(self, processes: list[int] | None = None) -> float:
+        """Return the processor time that processes have used, by default the workers."""
+        processes = self.workers() if processes is None else processes
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in processes]
         return sum(int(ticks) for pair in fields for ticks in pair) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
+
+
+def _children(pid: int) -> list[int]:
+    return sorted(one for one in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(one) == pid)
 
 
 def _parent(pid: int) -> int:
@@ -111,9 +125,10 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def _private_bytes(pid: int) -> int:
+def _memory(pid: int, name: str) -> int:
+    """Return the sum of the fields of /proc/PID/smaps_rollup whose names begin so, in bytes."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return 1024 * sum(int(number) for number in re.findall(r"^Private_\w+:\s+(\d+) kB", rollup, re.MULTILINE))
+    return 1024 * sum(int(number) for number in re.findall(rf"^{name}\w*:?\s+(\d+) kB", rollup, re.MULTILINE))
 
 
 @contextmanager
@@ -155,11 +170,22 @@ def measure_latency(service: Service, bodies: list[str], seconds: float) -> str:
     return f"{n_requests:,} requests at {RATE}/s: p50 {p50:.2f} ms, p99 {p99:.2f} ms, max {1e3 * taken.max():.2f} ms"
 
 
-def measure_saturation(service: Service, bodies: list[str], seconds: float) -> str:
-    """Return requests per second and percentiles by wrk."""
+class Wrk(NamedTuple):
+    """What wrk reports: requests, seconds, percentiles in milliseconds, answers that are no success, and failures."""
+
+    n_requests: int
+    seconds: float
+    p50: float
+    p99: float
+    refused: int
+    failed: int
+
+
+def run_wrk(service: Service, bodies: list[str], seconds: float) -> Wrk:
+    """Request suggestions by wrk, as fast as they come."""
     wrk = shutil.which("wrk")
     if wrk is None:
-        return "wrk is not installed"
+        raise SystemExit("wrk is not installed (Debian: apt-get install wrk)")
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "bodies"
         lines.write_text("\n".join(bodies))
@@ -167,15 +193,22 @@ def measure_saturation(service: Service, bodies: list[str], seconds: float) -> s
         script.write_text(WRK.replace("BODIES", str(lines)))
         address = f"http://127.0.0.1:{service.port}{service.path}"
         command = [wrk, "-t2", "-c32", f"-d{int(seconds)}s", "--timeout", "10s", "-s", str(script), address]
-        before = service.processor_seconds()
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        used = service.processor_seconds() - before
     found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)", printed)
     assert found is not None, printed
     n, micros, p50, p99, refused, failed = map(int, found.groups())
-    rate = f"{n / micros * 1e6:,.0f} requests/s"
-    cost = f"{1e3 * used / n:.2f} ms of processor time per request"
-    return f"{rate}, p50 {p50 / 1e3:.1f} ms, p99 {p99 / 1e3:.1f} ms, {cost}; {refused} refused, {failed} failed"
+    return Wrk(n, micros / 1e6, p50 / 1e3, p99 / 1e3, refused, failed)
+
+
+def measure_saturation(service: Service, bodies: list[str], seconds: float) -> str:
+    """Return requests per second and percentiles by wrk."""
+    before = service.processor_seconds()
+    found = run_wrk(service, bodies, seconds)
+    used = service.processor_seconds() - before
+    rate = f"{found.n_requests / found.seconds:,.0f} requests/s"
+    cost = f"{1e3 * used / found.n_requests:.2f} ms of processor time per request"
+    times = f"p50 {found.p50:.1f} ms, p99 {found.p99:.1f} ms"
+    return f"{rate}, {times}, {cost}; {found.refused} refused, {found.failed} failed"
 
 
 def measure_reloads(service: Service, bodies: list[str], n_requests: int) -> str:
@@ -213,20 +246,51 @@ def measure_reloads(service: Service, bodies: list[str], n_requests: int) -> str
 
 
 def measure_long(service: Service, bodies: list[str], n_requests: int) -> str:
-    """Return how the workers' private memory grows over many requests."""
-    n_threads = 8
-
-    def request(_: int, n: int) -> None:
-        connection = service.connect()
-        for body in islice(cycle(bodies), n):
-            assert post(connection, service.path, body)
-
+    """Return how the workers' memory grows over many requests."""
+    done = bad = 0
     sizes = []
-    for part in (n_requests // 10, n_requests - n_requests // 10):
-        _in_threads(lambda thread, part=part: request(thread, part // n_threads), range(n_threads))
-        sizes.append(sum(service.private_bytes()) / 1e6)
-    memory = f"{sizes[0]:.1f} MB after a tenth, {sizes[1]:.1f} MB at the end"
-    return f"{n_requests:,} requests; private memory of all workers: {memory}"
+    for part in (0.1, 0.5, 1.0):
+        while done < part * n_requests:
+            found = run_wrk(service, bodies, 10)
+            done, bad = done + found.n_requests, bad + found.refused + found.failed
+        workers = service.workers()
+        memory = {name: sum(_memory(pid, name) for pid in workers) / 1e6 for name in ("Private_", "Pss:", "Rss:")}
+        sizes.append(f"{done:,}: " + ", ".join(f"{name.strip('_:')} {size:.1f} MB" for name, size in memory.items()))
+    return f"{done:,} requests, {bad} refused or failed; memory of all workers after {'; '.join(sizes)}"
+
+
+def measure_connections(service: Service, bodies: list[str], n_connections: int) -> str:
+    """Return how other clients are answered while many connections are open and send nothing, or never end."""
+    limit = min(n_connections + 1000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    taken, failures, held = [], 0, []
+    every = max(n_connections // 200, 1)
+    for number in range(n_connections):
+        held.append(socket.create_connection(("127.0.0.1", service.port)))
+        if number % 2:
+            held[-1].send(f"POST {service.path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\ntext=".encode())
+        if number % every == every - 1:
+            begin, connection = time.perf_counter(), service.connect()
+            failures += not post(connection, service.path, bodies[number % len(bodies)])
+            taken.append(time.perf_counter() - begin)
+            connection.close()
+    open_now = sum(_is_open(one) for one in held)
+    for one in held:
+        one.close()
+    p50, p99 = np.percentile(1e3 * np.array(taken), [50, 99])
+    others = f"{len(taken)} other requests meanwhile: {failures} failures, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+    return f"{n_connections:,} connections, {open_now:,} still open at the end; {others}"
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Return whether the service has not closed a connection."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def measure_memory(service: Service, bodies: list[str]) -> str:
@@ -269,26 +333,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--reload-requests", type=int, default=10_000)
     parser.add_argument("--long", type=int, default=100_000)
+    parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--only", default=",".join(PARTS))
     options = parser.parse_args()
     parts = options.only.split(",")
     bodies = read_bodies(options.texts)
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {options.workers} workers")
     with serving(options.run, options.workers) as service:
-        print(f"first start: ready after {service.ready:.2f} s")
+        print(f"first start: ready after {service.ready}")
         if "memory" in parts:
-            print(f"memory: {measure_memory(service, bodies)}")
+            print(f"memory: {measure_memory(service, bodies)}", flush=True)
         if "latency" in parts:
-            print(f"latency: {measure_latency(service, bodies, options.seconds)}")
+            print(f"latency: {measure_latency(service, bodies, options.seconds)}", flush=True)
         if "saturation" in parts:
-            print(f"saturation: {measure_saturation(service, bodies, options.seconds)}")
+            print(f"saturation: {measure_saturation(service, bodies, options.seconds)}", flush=True)
         if "reload" in parts:
             print(f"reload: {measure_reloads(service, bodies, options.reload_requests)}")
+        if "connections" in parts:
+            print(f"connections: {measure_connections(service, bodies, options.connections)}", flush=True)
         if "long" in parts:
             print(f"long: {measure_long(service, bodies, options.long)}", flush=True)
     if "ready" in parts:
         with serving(options.run, options.workers) as service:
-            print(f"ready: {service.ready:.2f} s after a warm start")
+            print(f"ready after a warm start: {service.ready}")
 
 
 if __name__ == "__main__":

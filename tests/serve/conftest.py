@@ -5,7 +5,7 @@ import pytest
 from tests.reports.test_browser import browser  # noqa: F401, a fixture
 from tests.runs.corpora import PARAMS, write_texts
 from tests.serve.page_service import page_runs, page_service, visit  # noqa: F401, fixtures
-from tests.serve.serving import serving
+from tests.serve.serving import serving, start_command
 from unmissed.data import load
 from unmissed.runs import calibrate, train
 
@@ -29,7 +29,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def served(folder):
     """A service over three runs with two workers."""
-    with serving(folder / "topics", folder / "raw", folder / "trees", "--workers", 2) as found:
+    runs = folder / "topics", folder / "raw", folder / "trees"
+    with serving(*runs, "--workers", 2, start=start_command) as found:
         yield found
 
 

@@ -1,27 +1,77 @@
 """How tests run the service: a process of its own, real HTTP."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
 SECONDS = 240.0
 
 
+class Forked:
+    """The command in a process that has its modules already, in the manner of `subprocess.Popen`.
+
+    It is forked from a process without threads that imports them once: starting Python takes longer than most tests.
+    """
+
+    _context = multiprocessing.get_context("forkserver")
+    _context.set_forkserver_preload(["unmissed.cli.app", "unmissed.serve.supervisor", "numba"])
+
+    def __init__(self, words):
+        with tempfile.TemporaryDirectory() as folder:
+            pipes = [Path(folder) / name for name in ("out", "err")]
+            for pipe in pipes:
+                os.mkfifo(pipe)
+            self._process = self._context.Process(target=_run, args=(list(words), *pipes))
+            self._process.start()
+            self.stdout, self.stderr = (pipe.open(encoding="utf-8") for pipe in pipes)
+        self.pid = self._process.pid
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def poll(self):
+        return self._process.exitcode
+
+    def wait(self, seconds):
+        self._process.join(seconds)
+        assert self.poll() is not None, "it does not end"
+        return self.poll()
+
+
+def _run(words, *pipes):
+    """Run the command with its outputs into pipes."""
+    from unmissed.cli.app import run
+
+    for pipe, file in zip(pipes, (1, 2), strict=True):
+        opened = os.open(pipe, os.O_WRONLY)
+        os.dup2(opened, file)
+        os.close(opened)
+    run(words)
+
+
+def start_command(words):
+    """Start the command as its users do."""
+    command = [sys.executable, "-m", "unmissed", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 class Served:
-    """A running service.
+    """A running service, started by `start`.
 
     `lines` are those of standard error, `log` those of standard output, the access log.
     """
 
-    def __init__(self, *words):
-        command = [sys.executable, "-m", "unmissed", "serve", "--port", "0", *map(str, words)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def __init__(self, *words, start=Forked):
+        self.process = start(["serve", "--port", "0", *map(str, words)])
         self.lines, self.log = [], []
         pairs = ((self.process.stderr, self.lines), (self.process.stdout, self.log))
         self._readers = [threading.Thread(target=_read, args=pair, daemon=True) for pair in pairs]
@@ -56,9 +106,9 @@ class Served:
 
 
 @contextmanager
-def serving(*words):
+def serving(*words, start=Forked):
     """Run a service; at its end it has written no traceback."""
-    served = Served(*words)
+    served = Served(*words, start=start)
     try:
         yield served
     finally:

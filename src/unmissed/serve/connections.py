@@ -90,8 +90,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Begin to wait for another request."""
+        has_another = bool(self.pipeline)  # which is answered next
         super().on_response_complete()
-        self._set_waiting(not self.transport.is_closing() and not self.pipeline)
+        self._set_waiting(not has_another and not self.transport.is_closing())
 
     def pause_writing(self) -> None:
         """Begin to wait for a client that does not read its answer."""

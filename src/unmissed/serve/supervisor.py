@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from unmissed.errors import InputError
@@ -78,6 +79,7 @@ class Supervisor:
             self._site = Site(self._paths, self._options, self._n_workers, self._listener, requests, metrics)
             self._wakeup = stack.enter_context(_signals())
             stack.callback(self._kill)
+            import_module("numba")  # every generation needs it, and gets it by the fork
             self._start([])
             self._loop()
 

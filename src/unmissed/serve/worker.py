@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from unmissed.serve.service_metrics import share_metrics
 
 STOP = b"s"  # through the pipe of a generation: stop; its end without it: another generation took over
 _KEEP_ALIVE = 75  # seconds: longer than nginx keeps idle connections, so that nginx closes them
+_OTHER_FILES = 100  # besides connections and what is open when the worker starts, such as memory-mapped arrays
 _LINGER = 2.0  # seconds in which clients of a replaced worker send another request and learn to reconnect
 
 
@@ -81,9 +83,18 @@ def run_worker(
         await server.serve(sockets=[listener])
 
     LimitedConnection.limits = options.limits
+    _raise_file_limit(len(os.listdir("/dev/fd")) + options.limits.connections + _OTHER_FILES)
     gc.freeze()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
+
+
+def _raise_file_limit(n_files: int) -> None:
+    """Raise the limit of open files of this process to `n_files`, if the system permits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < n_files:
+        most = n_files if hard == resource.RLIM_INFINITY else min(n_files, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _config(service: Service) -> uvicorn.Config:
