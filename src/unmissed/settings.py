@@ -38,6 +38,8 @@ class Settings:
     prepare_rows : a ranking of this many rows builds the layout of the quantized scan; it costs about as much as
         scoring that number of rows without it
     dense_direct_rows : up to this many rows are multiplied with dense weights without BLAS, which would copy them
+    decided_labels : labels per row up to which decisions by a threshold are a ranking; rows with more are scored
+        directly
     chunk_labels : labels per chunk of the quantized scan; their sums for one row fit into the cache
     dense_labels : a feature gets a dense line if more than 1 in 16 labels of a chunk use it
     int8_range : int8 covers weights up to this multiple of a label's root mean square weight
@@ -80,6 +82,7 @@ class Settings:
     direct_rows: int = 256
     prepare_rows: int = 1024
     dense_direct_rows: int = 4
+    decided_labels: int = 256
     chunk_labels: int = 8192
     dense_labels: int = 16
     int8_range: int = 4

@@ -163,8 +163,7 @@ class LinearModel(Model):
         """Return the sparse 0/1 matrix of labels whose score is at least `threshold`."""
         self._check_fitted()
         with self.dense_.part(self._checked(X)) as (sparse, dense):
-            labels = self.ranked_shards_, self.n_labels_
-            return exact_scores.decide(sparse, *labels, threshold, self.n_jobs, dense)
+            return self.ranker_.decide(sparse, threshold, self.n_jobs, dense)
 
     def decision_function(self, X: Any, labels: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, or of chosen ones: (n_samples, len(labels))."""

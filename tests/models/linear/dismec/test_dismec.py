@@ -17,6 +17,7 @@ from unmissed.features import scale_rows
 from unmissed.matrices import check_X
 from unmissed.models import DiSMEC, PWDiSMEC, UncertifiedWarning
 from unmissed.models.linear.ranking import exact_scores
+from unmissed.models.linear.ranking.top_labels import TopLabels
 from unmissed.models.untrained import drop_untrained
 from unmissed.propensity import Constant, FromTable, Jain
 from unmissed.ranking import Ranking
@@ -295,7 +296,9 @@ def test_a_single_row_is_ranked_to_the_same_bits_as_all_rows():
     for k in (1, 5, 60, 99):
         expected = model.rank(corpus.test.X, k)
         for row in range(rows.shape[0]):
-            found = drop_untrained(exact_scores.rank(rows[row], model.ranked_shards_, k, 1), model.untrained_)
+            top = TopLabels.empty(1, k)
+            exact_scores.merge(rows[row], model.ranked_shards_, top, 1)
+            found = drop_untrained(top.ranking, model.untrained_)
             assert np.array_equal(found.labels[0], expected.labels[row])
             assert np.array_equal(found.scores[0], expected.scores[row])
 
@@ -305,7 +308,9 @@ def test_labels_of_equal_score_stand_in_rising_order():
     model = DiSMEC(n_jobs=1).fit(X, np.array([[0, 1, 1, 0], [0, 1, 1, 0]]))
     shard = model.shards_[0]
     alike = replace(shard, weights=np.zeros_like(shard.weights), bias=np.array([0, 1, 0, 0], np.float32))
-    assert exact_scores.rank(check_X(X[:1]), [alike], 3, 1).labels[0].tolist() == [1, 0, 2]
+    top = TopLabels.empty(1, 3)
+    exact_scores.merge(check_X(X[:1]), [alike], top, 1)
+    assert top.labels[0].tolist() == [1, 0, 2]
 
 
 def test_paper_is_the_literal_objective_and_refuses_what_contradicts_it():

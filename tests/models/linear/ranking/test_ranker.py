@@ -20,6 +20,7 @@ from unmissed.models.linear.ranking.chunks import NO_LINE
 from unmissed.models.linear.ranking.int8 import TILE
 from unmissed.models.linear.ranking.layout import build_layout
 from unmissed.models.linear.ranking.ranker import QuantizedScan, Ranker
+from unmissed.models.linear.ranking.top_labels import TopLabels
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.csr import csr_arrays
 from unmissed.ranking import Ranking
@@ -67,6 +68,12 @@ def naive(X, shards, k):
     return Ranking.sort(np.broadcast_to(np.arange(n_labels), scores.shape), scores).top(min(k, n_labels))
 
 
+def rank_by_scan(shards, X, k):
+    top = TopLabels.empty(X.shape[0], k)
+    make_scan(shards).merge(X, top, 1)
+    return top.ranking
+
+
 @pytest.mark.kernel
 @settings(deadline=None, max_examples=30)
 @given(
@@ -82,7 +89,7 @@ def test_the_scan_returns_the_exact_top_k_bit_for_bit(seed, n_labels, k, alike, 
         patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
         patch.setattr(SETTINGS, "scan_sums", 4 * TILE)
         patch.setattr(SETTINGS, "int8_range", reach)
-        ranking = make_scan(shards).rank(X, k, 1)
+        ranking = rank_by_scan(shards, X, k)
     expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels[:, : expected.k], expected.labels)
     assert np.array_equal(ranking.scores[:, : expected.k], expected.scores)
@@ -103,14 +110,14 @@ def test_labels_with_many_weights_are_scanned_first_and_a_small_remainder_makes_
 
 
 def test_a_scan_without_labels_ranks_nothing():
-    assert (make_scan([]).rank(draw(0, 1, alike=False)[1], 2, 1).labels == -1).all()
+    assert (rank_by_scan([], draw(0, 1, alike=False)[1], 2).labels == -1).all()
 
 
 def test_scores_that_overflow_float32_are_ranked_exactly():
     shards, X = draw(1, 2 * TILE, alike=False)
     shards = [replace(shard, weights=np.abs(shard.weights)) for shard in shards]  # no sum of both infinities
     huge = abs(X) * np.float32(1e38 / X.data.max())
-    ranking, expected = make_scan(shards).rank(huge, 3, 1), naive(huge, shards, 3)
+    ranking, expected = rank_by_scan(shards, huge, 3), naive(huge, shards, 3)
     assert np.isinf(expected.scores).any()
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
@@ -124,7 +131,7 @@ def test_the_bounds_leave_few_candidates(monkeypatch):
     )
     monkeypatch.setattr(SETTINGS, "dense_labels", 8)
     monkeypatch.setattr(SETTINGS, "int8_range", 2)
-    make_scan(shards).rank(X, 5, 1)
+    rank_by_scan(shards, X, 5)
     chunk, candidates = calls[0][0], calls[0][3]
     has_line = chunk.table[:-1, 1] != NO_LINE
     assert 0 < has_line.sum() < N_FEATURES  # features of both kinds
@@ -169,7 +176,7 @@ def test_crowded_scores_are_ranked_exactly_whatever_the_capacity(seed, kind, k, 
         patch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
         patch.setattr(SETTINGS, "candidate_capacity", capacity - 4 * k)
         patch.setattr(ranker_module, "_CANDIDATE_COST", cost)
-        ranking = make_scan(shards).rank(X, k, 1)
+        ranking = rank_by_scan(shards, X, k)
     expected = naive(X, shards, k)
     assert np.array_equal(ranking.labels, expected.labels)
     assert np.array_equal(ranking.scores, expected.scores)
@@ -183,11 +190,11 @@ def test_rows_whose_candidates_exceed_the_list_or_the_cost_of_all_labels_are_sco
     kind, capacity, cost, crowded, monkeypatch
 ):
     shards, X = draw_crowded(0, kind)
-    directly, score = [], exact_scores.rank
-    monkeypatch.setattr(exact_scores, "rank", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
+    directly, score = [], exact_scores.merge
+    monkeypatch.setattr(exact_scores, "merge", lambda X, *more: directly.append(X.shape[0]) or score(X, *more))
     monkeypatch.setattr(SETTINGS, "candidate_capacity", capacity)
     monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", cost)
-    make_scan(shards).rank(X, 3, 1)
+    rank_by_scan(shards, X, 3)
     assert directly == crowded
 
 
@@ -265,8 +272,34 @@ def test_few_rows_use_a_scan_that_is_there(monkeypatch):
     shards, X = draw(4, 3 * TILE, alike=False)
     ranker = Ranker(shards, N_FEATURES)
     ranker.prepare(1)
-    monkeypatch.setattr(exact_scores, "rank", lambda *_: pytest.fail("scored directly"))
+    monkeypatch.setattr(exact_scores, "merge", lambda *_: pytest.fail("scored directly"))
     assert np.array_equal(ranker.rank(X[:1], 5, 1).labels, naive(X[:1], shards, 5).labels)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("decided_labels", [1, 9, 1000])
+def test_decisions_are_all_labels_whose_score_reaches_the_threshold(prepared, decided_labels, monkeypatch):
+    monkeypatch.setattr(SETTINGS, "decided_labels", decided_labels)
+    monkeypatch.setattr(SETTINGS, "chunk_labels", 2 * TILE)
+    shards, X = draw(6, 5 * TILE, alike=False)
+    shards[-1].bias[-1] = -np.inf  # never ranked
+    ranker, scores = Ranker(shards, N_FEATURES), exact_scores.scores_of(X, shards, np.arange(5 * TILE))
+    if prepared:
+        ranker.prepare()
+    high = np.sort(scores[5])[-7]
+    for threshold in (high, np.nextafter(high, np.float32(np.inf)), 0.0, -np.inf, np.inf):
+        expected = (scores >= np.float32(threshold)) & (scores > -np.inf)
+        assert np.array_equal(ranker.decide(X, float(threshold), 1).toarray(), expected)
+
+
+def test_decisions_score_few_labels_exactly(monkeypatch):
+    shards, X = draw(3, 20 * TILE, alike=False)
+    ranker, scores = Ranker(shards, N_FEATURES), exact_scores.scores_of(X, shards, np.arange(20 * TILE))
+    ranker.prepare()
+    monkeypatch.setattr(exact_scores, "_score", lambda *_: pytest.fail("scored directly"))
+    monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", 0.01)
+    threshold = float(np.quantile(scores[1:], 0.99))
+    assert np.array_equal(ranker.decide(X[1:], threshold, 1).toarray(), scores[1:] >= np.float32(threshold))
 
 
 def test_no_scan_is_built_if_its_tables_outgrow_the_weights(monkeypatch):

@@ -126,25 +126,6 @@ def merge_bounded(base, products, X, W, factors, norms, smallest, first, labels,
 
 
 @kernel()
-def settle(base, products, X, W, factors, norms, smallest, threshold):
-    """Set products[i, l] to a number on the same side of the threshold as the exact score base[i, l] + x_i.w_l.
-
-    Arguments are those of `merge_bounded`. Scores near the threshold are exact.
-    """
-    low, high = _just_below(threshold), -_just_below(-threshold)
-    for row in range(X.shape[0]):
-        factor = factors[row]
-        for begin in range(0, base.shape[1], _BLOCK):
-            end = min(begin + _BLOCK, base.shape[1])
-            some = base[row, begin:end], products[row, begin:end], norms[begin:end]
-            near = _add_base(some[0], some[1], some[2], factor, smallest, low, high) > 0
-            for label in range(begin, end if near else begin):
-                margin = factor * norms[label] + smallest
-                if not (products[row, label] + margin < low or products[row, label] - margin > high):
-                    products[row, label] = add_product(base[row, label], X[row], W[label])
-
-
-@kernel()
 def add_product(score, x, w):
     """Return the exact score of a label, given that of the sparse part."""
     return np.float32(np.float64(score) + product(x, w))
@@ -163,15 +144,4 @@ def _count_reaching(base, products, norms, factor, smallest, bound):
     for label in range(base.shape[0]):
         upper_bound = (base[label] + products[label]) + (factor * norms[label] + smallest)
         count += np.int32(not upper_bound < bound)  # NaN reaches every bound
-    return count
-
-
-@kernel()
-def _add_base(base, products, norms, factor, smallest, low, high):
-    """Add base to products; return the number of sums that may be between `low` and `high`, without a branch."""
-    count = np.int32(0)
-    for label in range(base.shape[0]):
-        score, margin = base[label] + products[label], factor * norms[label] + smallest
-        count += np.int32(not ((score + margin < low) | (score - margin > high)))
-        products[label] = score
     return count

@@ -84,13 +84,13 @@ class DensePart:
 
     def merge_best(self, first: int, rows: slice, scores: Floats, labels: Any, best: Any) -> None:
         """Merge the scores of the labels first, first + 1, ... into each row's top k."""
-        self._add(first, rows, scores)
+        self.add(first, rows, scores)
         merge_best(scores, first, labels, best)
 
-    def settle(self, first: int, rows: slice, scores: Floats, threshold: float) -> Floats:
-        """Return numbers on the same side of a threshold as the scores of the labels first, first + 1, ..."""
-        self._add(first, rows, scores)
-        return scores
+    def add(self, first: int, rows: slice, scores: Floats) -> None:
+        """Add the dense part to the scores of the labels first, first + 1, ..."""
+        at, labels = self._position(first, scores.shape[1])
+        dense_products.add_products(self._X[rows], self._weights.matrices[at][labels], scores)
 
     def add_exactly(self, labels: npt.NDArray[np.int64], rows: slice, scores: Floats) -> None:
         """Add the dense part to the scores of given labels of one shard."""
@@ -108,10 +108,6 @@ class DensePart:
             if len(cells):
                 arrays = cells // candidates.shape[1], labels[cells] - self._weights.firsts[at], cells
                 dense_products.add_products_of(self._X[rows], W, *arrays, scores.reshape(-1))
-
-    def _add(self, first: int, rows: slice, scores: Floats) -> None:
-        at, labels = self._position(first, scores.shape[1])
-        dense_products.add_products(self._X[rows], self._weights.matrices[at][labels], scores)
 
     def _position(self, first: int, n_labels: int) -> tuple[int, slice]:
         """Return the index of a shard, and the positions of the labels first, first + 1, ... in it."""
@@ -139,24 +135,13 @@ class BoundedDensePart(DensePart):
 
     def merge_best(self, first: int, rows: slice, scores: Floats, labels: Any, best: Any) -> None:
         """Merge the scores of the labels first, first + 1, ... into each row's top k."""
-        arguments = self._approximate(first, rows, scores)
-        dense_products.merge_bounded(*arguments, first, labels, best)
-
-    def settle(self, first: int, rows: slice, scores: Floats, threshold: float) -> Floats:
-        """Return numbers on the same side of a threshold as the scores of the labels first, first + 1, ..."""
-        arguments = self._approximate(first, rows, scores)
-        dense_products.settle(*arguments, np.float32(threshold))
-        products: Floats = arguments[1]
-        return products
-
-    def _approximate(self, first: int, rows: slice, scores: Floats) -> tuple[Any, ...]:
-        """Return the first arguments of `merge_bounded`: scores, products, X, W, and bounds on their errors."""
-        at, labels = self._position(first, scores.shape[1])
-        X, W, norms = self._X[rows], self._weights.matrices[at][labels], self._norms[at][labels]
+        at, mine = self._position(first, scores.shape[1])
+        X, W, norms = self._X[rows], self._weights.matrices[at][mine], self._norms[at][mine]
         products = workspace("dense products", scores.shape, np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             np.matmul(X, W.T, out=products)
-        return np.ascontiguousarray(scores), products, X, W, self._factors[rows], norms, self._underflow
+        bounds = self._factors[rows], norms, self._underflow
+        dense_products.merge_bounded(np.ascontiguousarray(scores), products, X, W, *bounds, first, labels, best)
 
 
 def norms_of_labels(matrices: Sequence[Floats]) -> list[Floats]:

@@ -16,57 +16,51 @@ from unmissed.execution import Threads
 from unmissed.models.linear.design import by_frequency
 from unmissed.models.linear.ranking.dense_scores import DensePart
 from unmissed.models.linear.ranking.tiles import fill_tile, score_sparse, score_tile
+from unmissed.models.linear.ranking.top_labels import TopLabels
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.simd import LANES
 from unmissed.numerics.topk import merge_best
-from unmissed.ranking import Ranking
 from unmissed.settings import SETTINGS
 
 _ROWS = 512  # rows per task of a thread
 
 Scores = npt.NDArray[np.float32]
+Cells = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Rows and labels."""
 ScoreConsumer = Callable[[int, slice, Scores], None]
 ScoringPass = tuple[int, int, Any, tuple[npt.NDArray[Any], ...]]
 """First label, number of labels, kernel, arguments of the kernel."""
 
 
-def rank(
-    X: sp.csr_matrix, shards: Sequence[Shard], k: int, n_jobs: int | None, dense: DensePart | None = None
-) -> Ranking:
-    """Return the k highest-scoring labels of each row, exactly; the full score matrix is never in memory."""
-    labels = np.full((X.shape[0], k), -1, np.int32)
-    best = np.full((X.shape[0], k), -np.inf, np.float32)
+def merge(
+    X: sp.csr_matrix, shards: Sequence[Shard], top: TopLabels, n_jobs: int | None, dense: DensePart | None = None
+) -> None:
+    """Merge the exact scores of all labels into each row's top k; the full score matrix is never in memory."""
 
     def consume(first: int, rows: slice, scores: Scores) -> None:
         if dense is None:
-            merge_best(scores, first, labels[rows], best[rows])
+            merge_best(scores, first, top.labels[rows], top.scores[rows])
         else:
-            dense.merge_best(first, rows, scores, labels[rows], best[rows])
+            dense.merge_best(first, rows, scores, top.labels[rows], top.scores[rows])
 
     _score(X, shards, consume, n_jobs)
-    return Ranking(labels, best)
 
 
 def decide(
-    X: sp.csr_matrix,
-    shards: Sequence[Shard],
-    n_labels: int,
-    threshold: float,
-    n_jobs: int | None,
-    dense: DensePart | None = None,
-) -> sp.csr_matrix:
-    """Return the sparse 0/1 matrix of labels with a score of at least `threshold`."""
+    X: sp.csr_matrix, shards: Sequence[Shard], least: np.float32, n_jobs: int | None, dense: DensePart | None = None
+) -> Cells:
+    """Return the rows and labels of all scores of at least `least`."""
     hits = [(np.empty(0, np.int64), np.empty(0, np.int64))]
 
     def consume(first: int, rows: slice, scores: Scores) -> None:
         if dense is not None:
-            scores = dense.settle(first, rows, scores, threshold)
-        row, label = np.nonzero(scores >= threshold)
+            dense.add(first, rows, scores)
+        row, label = np.nonzero(scores >= least)
         hits.append((row + rows.start, label + first))
 
     _score(X, shards, consume, n_jobs)
-    rows, columns = (np.concatenate(part) for part in zip(*hits, strict=True))
-    return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(X.shape[0], n_labels))
+    rows, labels = (np.concatenate(part) for part in zip(*hits, strict=True))
+    return rows, labels
 
 
 def scores_of(

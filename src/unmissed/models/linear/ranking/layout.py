@@ -102,12 +102,12 @@ def _build_chunk(
     order = np.argsort(typical, kind="stable")
     label_ids = label_ids[order]
     norm, peak = (_max_per_tile(values[label_ids]) for values in (np.sqrt(labels.squares), labels.peaks))
-    scale = np.maximum.reduce(
-        [peak / 32767, norm / NORM, SETTINGS.int8_range * _max_per_tile(typical[order]) / MAX_INT8]
-    )
-    scale = np.where(scale > 0, scale, 1.0)
     features = np.argsort(-counts, kind="stable")[:_MAX_LINES]  # most frequent features first
     features = features[SETTINGS.dense_labels * counts[features] > len(label_ids)]
+    scale = np.maximum(peak / 32767, norm / NORM)
+    if len(features):  # lines hold int8, lists int16
+        scale = np.maximum(scale, SETTINGS.int8_range * _max_per_tile(typical[order]) / MAX_INT8)
+    scale = np.where(scale > 0, scale, 1.0)
     lines = np.full(len(counts), -1, np.int32)
     lines[features] = np.arange(len(features))
     flags = np.zeros((len(label_ids), -(-len(features) // FLAGS_PER_WORD)), np.uint64)

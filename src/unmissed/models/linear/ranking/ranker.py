@@ -19,6 +19,7 @@ from unmissed.models.linear.ranking.int8 import TILE
 from unmissed.models.linear.ranking.kept_layout import keep_layout, layout_key, open_layout
 from unmissed.models.linear.ranking.layout import ScanLayout, build_layout
 from unmissed.models.linear.ranking.scan import QuantizedBatch, quantize_rows, scan_chunk
+from unmissed.models.linear.ranking.top_labels import TopLabels
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.csr import csr_arrays
 from unmissed.numerics.workspace import workspace
@@ -57,12 +58,39 @@ class Ranker:
 
     def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None, dense: DensePart | None = None) -> Ranking:
         """Return the k highest-scoring labels of each row, exactly; `dense` is the dense part of the scores."""
+        top = TopLabels.empty(X.shape[0], k)
+        self._merge(X, top, n_jobs, dense)
+        return top.ranking
+
+    def decide(
+        self, X: sp.csr_matrix, threshold: float, n_jobs: int | None, dense: DensePart | None = None
+    ) -> sp.csr_matrix:
+        """Return the sparse 0/1 matrix of labels with a score of at least `threshold`.
+
+        It is a ranking above the threshold. Rows with too many labels for that are scored directly.
+        """
+        n_labels = sum(shard.n_labels for shard in self._shards)
+        least = max(np.float32(threshold), np.finfo(np.float32).min)  # -inf is the score of labels that are not ranked
+        top = TopLabels.above(least, X.shape[0], max(min(SETTINGS.decided_labels, n_labels), 1))
+        self._merge(X, top, n_jobs, dense)
+        full = np.flatnonzero(top.full)
+        top.scores[full] = -np.inf
+        rows, positions = np.nonzero(top.scores >= least)
+        labels = top.labels[rows, positions]
+        if len(full):
+            their_dense = None if dense is None else dense.of(full)
+            their_rows, their_labels = exact_scores.decide(X[full], self._shards, least, n_jobs, their_dense)
+            rows, labels = np.append(rows, full[their_rows]), np.append(labels, their_labels)
+        return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, labels)), shape=(X.shape[0], n_labels))
+
+    def _merge(self, X: sp.csr_matrix, top: TopLabels, n_jobs: int | None, dense: DensePart | None) -> None:
         if X.shape[0] >= SETTINGS.prepare_rows:
             self.prepare(n_jobs)
         scan = self.scan.peek()
         if scan is None:
-            return exact_scores.rank(X, self._shards, k, n_jobs, dense)
-        return scan.rank(X, k, n_jobs, dense)
+            exact_scores.merge(X, self._shards, top, n_jobs, dense)
+        else:
+            scan.merge(X, top, n_jobs, dense)
 
 
 def prepare_scan(
@@ -110,43 +138,42 @@ class QuantizedScan:
         """Size in memory."""
         return self.layout.n_bytes
 
-    def rank(self, X: sp.csr_matrix, k: int, n_jobs: int | None, dense: DensePart | None = None) -> Ranking:
-        """Return the k highest-scoring labels of each row, exactly; `dense` is the dense part of the scores."""
-        labels = np.full((X.shape[0], k), -1, np.int32)
-        best = np.full((X.shape[0], k), -np.inf, np.float32)
+    def merge(self, X: sp.csr_matrix, top: TopLabels, n_jobs: int | None, dense: DensePart | None = None) -> None:
+        """Merge all labels into each row's top k, exactly; `dense` is the dense part of the scores."""
         indptr, indices, data = csr_arrays(X)
         threads = Threads(n_jobs)
         width = max(TILE * len(chunk.scale) for _, chunk in self.chunks)
-        size = _rows_at_a_time(X.shape[0], width + _PER_CANDIDATE * _capacity(k), threads.n_jobs)
+        size = _rows_at_a_time(X.shape[0], width + _PER_CANDIDATE * _capacity(top), threads.n_jobs)
 
         def rank_rows(begin: int) -> None:
             end = min(begin + size, X.shape[0])
             rows = _quantize(indptr[begin : end + 1], indices, data, None if dense is None else dense.X[begin:end])
-            output = labels[begin:end], best[begin:end]
-            candidates = _empty_candidates(end - begin, k)
+            mine = top.of(slice(begin, end))
+            candidates = _empty_candidates(mine)
             for first, chunk in self.chunks:
                 scan_chunk(chunk, first, rows, *_scan_workspaces(chunk, rows), candidates)
-            candidates.counts[candidates.counts > self._most_candidates(rows)] = CROWDED
+            self._mark_crowded(rows, candidates)
             for first, chunk in self.chunks:
-                score_candidates(chunk, first, rows, candidates, *output)
+                score_candidates(chunk, first, rows, candidates, *mine)
             crowded = begin + np.flatnonzero(candidates.counts == CROWDED)
             if len(crowded):
-                their_dense = None if dense is None else dense.of(crowded)
-                found = exact_scores.rank(X[crowded], self._shards, k, 1, their_dense)
-                labels[crowded], best[crowded] = found.labels, found.scores
+                theirs = top.of(crowded)
+                exact_scores.merge(X[crowded], self._shards, theirs, 1, None if dense is None else dense.of(crowded))
+                top.labels[crowded], top.scores[crowded] = theirs
 
         pieces = range(0, X.shape[0], size)
         for _ in (threads if len(pieces) > 1 else Threads(1)).each(rank_rows, pieces):
             pass
-        return Ranking(labels, best)
 
-    def _most_candidates(self, rows: QuantizedBatch) -> npt.NDArray[np.float64]:
-        """Return for each row the number of candidates whose scores cost as much as those of all labels."""
+    def _mark_crowded(self, rows: QuantizedBatch, candidates: Candidates) -> None:
+        """Mark the rows as crowded whose candidates cost more than all labels."""
+        cost = _CANDIDATE_COST * np.maximum(np.diff(rows.indptr), 1) + _DENSE_CANDIDATE_COST * self._n_dense
+        cost *= candidates.counts
+        if (cost <= self._label_costs).all():
+            return  # most batches end here, without the costs of features
         begin, end = rows.indptr[0], rows.indptr[-1]
-        costs = np.append(0.0, np.cumsum(self._feature_costs[rows.indices[begin:end]]))
-        direct = self._label_costs + np.diff(costs[rows.indptr - begin])
-        candidate = _CANDIDATE_COST * np.maximum(np.diff(rows.indptr), 1) + _DENSE_CANDIDATE_COST * self._n_dense
-        return np.asarray(direct / candidate)
+        sums = np.append(0.0, np.cumsum(self._feature_costs[rows.indices[begin:end]]))
+        candidates.counts[cost > self._label_costs + np.diff(sums[rows.indptr - begin])] = CROWDED
 
 
 def _rows_at_a_time(n_rows: int, width: int, n_jobs: int) -> int:
@@ -185,14 +212,13 @@ def _scan_workspaces(chunk: ChunkArrays, rows: QuantizedBatch) -> tuple[npt.NDAr
     return products, sums, products
 
 
-def _capacity(k: int) -> int:
+def _capacity(top: TopLabels) -> int:
     """Return the capacity of a row's list of candidates."""
-    return SETTINGS.candidate_capacity + 4 * k
+    return SETTINGS.candidate_capacity + 4 * top.labels.shape[1]
 
 
-def _empty_candidates(n_rows: int, k: int) -> Candidates:
-    """Return empty lists of candidates in the workspace of this thread."""
-    shape = n_rows, _capacity(k)
+def _empty_candidates(top: TopLabels) -> Candidates:
+    """Return empty lists of candidates for each row's top k, in the workspace of this thread."""
+    n_rows, shape = len(top.labels), (len(top.labels), _capacity(top))
     labels, upper_bounds = workspace("candidates", shape, np.int32), workspace("upper bounds", shape, np.float32)
-    lower_bounds = np.full((n_rows, k), -np.inf, np.float32)
-    return Candidates(lower_bounds, np.zeros(n_rows, np.int64), labels, upper_bounds)
+    return Candidates(top.scores.copy(), np.zeros(n_rows, np.int64), labels, upper_bounds)
