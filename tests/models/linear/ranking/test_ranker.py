@@ -285,7 +285,7 @@ def test_decisions_are_all_labels_whose_score_reaches_the_threshold(prepared, de
     shards[-1].bias[-1] = -np.inf  # never ranked
     ranker, scores = Ranker(shards, N_FEATURES), exact_scores.scores_of(X, shards, np.arange(5 * TILE))
     if prepared:
-        ranker.prepare()
+        ranker.prepare(1)
     high = np.sort(scores[5])[-7]
     for threshold in (high, np.nextafter(high, np.float32(np.inf)), 0.0, -np.inf, np.inf):
         expected = (scores >= np.float32(threshold)) & (scores > -np.inf)
@@ -295,7 +295,7 @@ def test_decisions_are_all_labels_whose_score_reaches_the_threshold(prepared, de
 def test_decisions_score_few_labels_exactly(monkeypatch):
     shards, X = draw(3, 20 * TILE, alike=False)
     ranker, scores = Ranker(shards, N_FEATURES), exact_scores.scores_of(X, shards, np.arange(20 * TILE))
-    ranker.prepare()
+    ranker.prepare(1)
     monkeypatch.setattr(exact_scores, "_score", lambda *_: pytest.fail("scored directly"))
     monkeypatch.setattr(ranker_module, "_CANDIDATE_COST", 0.01)
     threshold = float(np.quantile(scores[1:], 0.99))
