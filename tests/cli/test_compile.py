@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.cli.speaking import refused
 from unmissed import _jit
+from unmissed.runs import warmup
 
 AGAIN = """
 import sys, warnings
@@ -23,7 +24,7 @@ def call(*words):
         assert not ended.code, words
 
 warnings.simplefilter("ignore")
-call("compile", "--json")
+call("compile", "--jobs", 1, "--json")
 before = _jit.compilations()
 place = Path(sys.argv[1])
 corpus = make_corpus(150, 280, 45, 130, words_per_row=11, rng=5)
@@ -48,6 +49,15 @@ def test_after_it_no_command_on_other_data_compiles_anything(tmp_path):
     assert result["seconds"] > 0
     assert result["compiled"] >= 0
     assert done.stdout.split()[-1] == "0"
+
+
+def test_methods_are_compiled_in_processes_one_by_one(monkeypatch):
+    monkeypatch.setattr(warmup, "_own_methods", lambda: ["popularity", "leml"])
+    before, seen = _jit.compilations(), []
+    done = warmup.compile_kernels(lambda number, total: seen.append((number, total)), n_jobs=2)
+    assert seen == [(1, 2), (2, 2)]
+    assert done.folder == _jit.cache_folder()
+    assert _jit.compilations() == before, "not in this process"
 
 
 def test_it_is_refused_where_nothing_is_compiled(capsys, monkeypatch):

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Pieces, Work
+from unmissed.features import Features
 from unmissed.models.cost_support import CostSupport
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.linear.dismec.solver import FreeBias, SquaredHinge
@@ -89,11 +90,15 @@ class DiSMEC(OneVsRest):
 
     @classmethod
     def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
-        """Rank many rows, rescore candidates, and train a single label, which takes no lanes."""
+        """Rank many rows, rescore candidates, and train a single label, which takes no lanes; then dense features."""
         model = cls().fit(X, Y)
         model.rank(X, 2, candidates=model.rank(X, 3))
         for n_features in (X.shape[1], 500):
             cls().fit(X[:, :n_features], Y[:, :1])
+        dense = X[:, :24].toarray()
+        for rows in (dense, Features(X[:, :500], dense)):
+            for labels in (Y, Y[:, :1]):
+                cls().fit(rows, labels).rank(rows, 2)
 
     def _solver(self) -> SquaredHinge:
         return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self._seed)
