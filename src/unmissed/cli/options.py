@@ -5,6 +5,7 @@ that parameter by the group's options.
 """
 
 import inspect
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
@@ -266,6 +267,24 @@ class TextOptions:
             "encoder": self._make_encoder(),
         }
         return {name: value for name, value in given.items() if value is not None}
+
+    def changed_by(self, text: str) -> "TextOptions":
+        """Return these options with others, given as a text such as `--stemmer german --min-df 2`."""
+        known = {"--" + one.name.replace("_", "-"): one for one in fields(self)}
+        words, changes = shlex.split(text), dict[str, Any]()
+        while words:
+            flag, equals, value = words.pop(0).partition("=")
+            if flag not in known:
+                raise InputError(f"--try-text {text!r}: unknown option {flag!r}; known: {', '.join(known)}")
+            one = known[flag]
+            if isinstance(one.default, bool):
+                changes[one.name] = True
+                continue
+            value = value if equals else words.pop(0) if words else ""
+            if not value or ("int" in str(one.type) and not value.isdecimal()):
+                raise InputError(f"--try-text {text!r}: {flag} needs a value, got {value!r}")
+            changes[one.name] = int(value) if "int" in str(one.type) else value
+        return replace(self, **changes)
 
     def _make_encoder(self) -> "SentenceEncoder | None":
         from unmissed.data.encoders import SentenceEncoder
