@@ -9,6 +9,7 @@ from tests.cli.speaking import refused, said
 from tests.runs.corpora import write_texts
 from unmissed.cli.app import run
 from unmissed.runs import extend, open_run
+from unmissed.runs.exploration import LabelIndex
 from unmissed.runs.inspection import verify
 
 TABLE = """uri,label_en,label_de,alt_label_en,notation,broader,deprecated
@@ -117,3 +118,11 @@ def test_features_that_are_no_words_are_refused(folder, tmp_path, capsys):
     words = ["train", "lexical", folder / "train.jsonl", "--run", tmp_path / "chars", "--analyzer", "char"]
     message = refused(capsys, *words)
     assert "lexical finds labels by the words of their names, and the features are not named by single words" in message
+
+
+def test_the_service_knows_notations(folder):
+    run = open_run(folder / "dismec")
+    labels = LabelIndex(run)
+    assert labels.notation(run.label("fish")) == "7.1"
+    assert labels.notation(run.label("food")) is None
+    assert (labels.name(run.label("fish")), labels.title(run.label("fish"))) == ("fish", "Fishing")
