@@ -82,9 +82,10 @@ def test_expand_adds_broader_labels_with_the_best_score_of_narrower_ones(folder,
     assert "--expand is broader; got 'up'" in refused(capsys, *words, "up")
 
 
-def test_the_vocabulary_is_part_of_the_run_and_is_verified(folder, tmp_path):
+def test_the_vocabulary_is_part_of_the_run_and_is_verified(folder, tmp_path, capsys):
     shutil.copytree(folder / "dismec", tmp_path / "run")
     assert verify(open_run(tmp_path / "run"))
+    assert "4 concepts, en" in said(capsys, "inspect", tmp_path / "run")
     position = tmp_path / "run" / "vocabulary" / "texts_utf8.npy"
     position.write_bytes(position.read_bytes()[:-1] + b"!")
     with pytest.raises(Exception, match="vocabulary"):
