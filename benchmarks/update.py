@@ -59,8 +59,8 @@ def report(rows: list[dict[str, Any]], weeks: int, method: str, folder: Path) ->
         print(f"week {week + 1}: {size:,} new rows, {len(ids)} withdrawn, {fresh.n_features - before:+,} words, "
               f"{seconds:.1f} s")  # fmt: skip
     final = write(folder / "final.jsonl", [row for row in rows if row["id"] not in set(gone)])
-    whole, full = timed(lambda: train(method, load(final, text=text), folder / "whole", params))
-    same = _same(fresh, whole)
+    scratch, full = timed(lambda: train(method, load(final, text=text), folder / "scratch", params))
+    same = _same(fresh, scratch)
     print(f"training from the beginning: {full:.1f} s; the last update takes {seconds / full:.2f} of it; same scores: "
           f"{same}; labels above the tolerance: {certificate(fresh)['missed']}")  # fmt: skip
 

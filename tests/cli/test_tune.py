@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.speaking import refused, said
-from tests.runs.corpora import small_corpus
+from tests.runs.corpora import small_corpus, write_texts
 from unmissed.cli.app import run
 from unmissed.data import write_xmc
 from unmissed.runs import open_run
@@ -171,3 +171,33 @@ def test_little_data_is_not_checked(losing, tmp_path, capsys):
     write_xmc(small_corpus(n_labels=20, n_train=300)[0], tmp_path / "train.txt")
     words = ["train", "pw-dismec", tmp_path / "train.txt", "--run", tmp_path / "run", "--weighting", "tail", *losing]
     assert heard(capsys, *words, "--jobs", 1).err == ""
+
+
+def test_text_options_are_compared_on_the_same_rows(tmp_path, capsys):
+    texts = write_texts(tmp_path / "train.jsonl", 150)
+    words = ["tune", texts, "--method", "dismec", "--min-df", "2", "--jobs", "1"]
+    tried = ["--try-text", "--ngrams 2-2", "--try-text", "--analyzer=char_wb --ngrams 3-3"]
+    found = json.loads(said(capsys, *words, *tried, "--json"))
+    names = [one["params"]["text options"] for one in found["candidates"]]
+    assert set(names) == {
+        "--min-df 2",
+        "--ngrams 2-2 --min-df 2",
+        "--ngrams 3-3 --min-df 2 --analyzer char_wb",
+    }
+    assert found["baseline"] == {"text options": "--min-df 2"}
+    command = said(capsys, *words, *tried).splitlines()[-1]
+    assert command.startswith("unmissed train dismec ")
+    assert found["params"]["text options"] in command
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--try-text", "--stem german"], "unknown option '--stem'; known: --ngrams, --min-df"),
+        (["--try-text", "--min-df two"], "--min-df needs a value, got 'two'"),
+        (["--try-text", "--stemmer"], "--stemmer needs a value, got ''"),
+        (["--try-text", "--min-df 2", "--try", "C=1,2"], "leave out --methods and --try"),
+    ],
+)
+def test_text_options_that_do_not_exist_are_refused(tmp_path, capsys, options, message):
+    assert message in refused(capsys, "tune", write_texts(tmp_path / "train.jsonl"), *options)

@@ -9,6 +9,7 @@ from tests.cli.speaking import refused, said
 from tests.runs.corpora import write_texts
 from unmissed.cli.app import run
 from unmissed.runs import extend, open_run
+from unmissed.runs.exploration import LabelIndex
 from unmissed.runs.inspection import verify
 
 TABLE = """uri,label_en,label_de,alt_label_en,notation,broader,deprecated
@@ -81,9 +82,10 @@ def test_expand_adds_broader_labels_with_the_best_score_of_narrower_ones(folder,
     assert "--expand is broader; got 'up'" in refused(capsys, *words, "up")
 
 
-def test_the_vocabulary_is_part_of_the_run_and_is_verified(folder, tmp_path):
+def test_the_vocabulary_is_part_of_the_run_and_is_verified(folder, tmp_path, capsys):
     shutil.copytree(folder / "dismec", tmp_path / "run")
     assert verify(open_run(tmp_path / "run"))
+    assert "4 concepts, en" in said(capsys, "inspect", tmp_path / "run")
     position = tmp_path / "run" / "vocabulary" / "texts_utf8.npy"
     position.write_bytes(position.read_bytes()[:-1] + b"!")
     with pytest.raises(Exception, match="vocabulary"):
@@ -117,3 +119,11 @@ def test_features_that_are_no_words_are_refused(folder, tmp_path, capsys):
     words = ["train", "lexical", folder / "train.jsonl", "--run", tmp_path / "chars", "--analyzer", "char"]
     message = refused(capsys, *words)
     assert "lexical finds labels by the words of their names, and the features are not named by single words" in message
+
+
+def test_the_service_knows_notations(folder):
+    run = open_run(folder / "dismec")
+    labels = LabelIndex(run)
+    assert labels.notation(run.label("fish")) == "7.1"
+    assert labels.notation(run.label("food")) is None
+    assert (labels.name(run.label("fish")), labels.title(run.label("fish"))) == ("fish", "Fishing")

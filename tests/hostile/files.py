@@ -15,9 +15,11 @@ from scipy import sparse
 
 from tests.hostile.campaign import Format
 from tests.hostile.mutators import Rng, pick, spoil_array, spoil_bytes, spoil_header, spoil_json, spoil_json_text
-from unmissed.data import Dataset, load, make_corpus
+from unmissed.archive import open_archive
+from unmissed.data import Dataset, Vocabulary, load, make_corpus, read_vocabulary
 from unmissed.data.readers.npz import read_matrix
 from unmissed.data.statistics import describe_labels
+from unmissed.data.vocabulary import KIND as VOCABULARY_KIND
 from unmissed.matrices import check_X, check_Y
 from unmissed.metrics import evaluate
 from unmissed.models import DiSMEC
@@ -303,7 +305,38 @@ def spoil_annif(rng: Rng, seeds: Any, folder: Path) -> Path:
     return path
 
 
+def prepare_vocabulary(workdir: Path) -> dict[str, bytes]:
+    from rdflib import Graph
+
+    skos = "@prefix skos: <http://www.w3.org/2004/02/skos/core#> . @prefix e: <http://e/> ."
+    skos += 'e:1 skos:prefLabel "one"@de, "two" ; skos:notation "7" . e:2 skos:altLabel "three"@de ; skos:broader e:1 .'
+    graph = Graph().parse(data=skos, format="turtle")
+    syntaxes = {"ttl": "turtle", "rdf": "xml", "jsonld": "json-ld"}
+    files = {suffix: graph.serialize(format=syntax, encoding="utf-8") for suffix, syntax in syntaxes.items()}
+    files["csv"] = b"uri,label_de,alt_label,broader,deprecated\n1,one,a|b,2,true\n2,two,,,\n"
+    return files | {"tsv": "<http://e/1>\tone\t7\nx\täöü\n".encode()}
+
+
+def spoil_vocabulary(rng: Rng, seeds: dict[str, bytes], folder: Path) -> Path:
+    """Spoil a vocabulary of any format."""
+    suffix = pick(rng, tuple(seeds))
+    path = folder / f"a.{suffix}"
+    path.write_bytes(spoil_bytes(rng, seeds[suffix]))
+    return path
+
+
+def use_vocabulary(seeds: Any, path: Path) -> None:
+    """Read a vocabulary, store it, and open it again: it is the same."""
+    found = read_vocabulary(path)
+    found.save(path.parent / "stored")
+    metadata, arrays = open_archive(path.parent / "stored", VOCABULARY_KIND, verify=True)
+    again = Vocabulary.from_arrays(metadata["language"], arrays, "stored")
+    assert again.titles == found.titles
+    assert [again.forms(one) for one in range(len(again))] == [found.forms(one) for one in range(len(found))]
+
+
 FORMATS = (
+    Format("vocabularies", prepare_vocabulary, spoil_vocabulary, use_vocabulary),
     Format("annif", prepare_annif, spoil_annif, use_lines),
     Format("fasttext", prepare_fasttext, spoil_fasttext, use_lines),
     Format("tables", prepare_tables, spoil_tables, use_lines),

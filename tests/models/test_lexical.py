@@ -89,8 +89,8 @@ def test_an_ensemble_with_it_suggests_what_no_classifier_has_seen(tmp_path):
     assert {1, 3} <= set(found.tolist())
     assert open_run(tmp_path / "both").model.ranks_untrained
     assert not DiSMEC().ranks_untrained
-    alone = DiSMEC(n_jobs=1).fit(dataset).rank(dataset.X, 5).labels
-    assert not np.isin(alone, [3, 4]).any()
+    single = DiSMEC(n_jobs=1).fit(dataset).rank(dataset.X, 5).labels
+    assert not np.isin(single, [3, 4]).any()
 
 
 @pytest.mark.parametrize(

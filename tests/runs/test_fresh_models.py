@@ -56,8 +56,8 @@ def assert_same_run(found, expected):
 
 def scratch(path, rows):
     """Train on documents from the beginning."""
-    write(path / "whole.jsonl", rows)
-    return train("dismec", load(path / "whole.jsonl", text=TEXT), path / "whole", PARAMS)
+    write(path / "scratch.jsonl", rows)
+    return train("dismec", load(path / "scratch.jsonl", text=TEXT), path / "scratch", PARAMS)
 
 
 def test_growth_is_a_training_on_all_texts_and_knows_new_words(corpus, run, tmp_path):
@@ -66,8 +66,8 @@ def test_growth_is_a_training_on_all_texts_and_knows_new_words(corpus, run, tmp_
     assert grown.suggest("whale")[0][0] == "whales", "the answer to a new word is the label that has it"
     replaced = rows_of(corpus / "old.jsonl")[7]["text"]
     kept = [row for row in rows_of(corpus / "old.jsonl") if row["text"] != replaced]
-    whole = scratch(tmp_path, kept + rows_of(corpus / "new.jsonl"))
-    assert_same_run(grown, whole)
+    expected = scratch(tmp_path, kept + rows_of(corpus / "new.jsonl"))
+    assert_same_run(grown, expected)
     assert "whale" in grown.feature_names
     assert certificate(grown)["missed"] == 0
 
@@ -94,7 +94,7 @@ def test_withdrawn_rows_and_dropped_labels_are_gone_for_good(corpus, run, tmp_pa
     assert again.label_names == ["fish", "food", "law", "whales"], "law came back with new rows"
 
 
-def test_removal_alone_keeps_the_words(corpus, run, tmp_path):
+def test_removal_keeps_the_words(corpus, run, tmp_path):
     changed = update(run.folder.path, remove=["old3"], n_jobs=1)
     assert changed.feature_names == run.feature_names
     assert changed.parts[0].n_samples == 79

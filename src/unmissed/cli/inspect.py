@@ -93,6 +93,9 @@ def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if metadata["labels_without_positives"]:
         rows.append(("labels without positives", f"{metadata['labels_without_positives']:,}"))
+    if metadata["vocabulary"]:
+        language = metadata["vocabulary"]["language"] or "all languages"
+        rows.append(("vocabulary", f"{metadata['vocabulary']['n_concepts']:,} concepts, {language}"))
     for part in metadata["parts"]:
         what = "trained on" if part["first"] == 0 else f"labels from {part['first']:,} on"
         digest = f", digest {part['digest'][:12]}" if part["digest"] else ""

@@ -5,11 +5,11 @@ that parameter by the group's options.
 """
 
 import inspect
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 READING = "Input format"
 MANY = "Distributed training"
 TERMS = "Text features"
-CONCEPTS = "Vocabulary"
 _FLAGS = {"smooth": "--smooth-idf"}  # options whose names differ from the parameters of TextFeatures
 PROPENSITY_FORMS = ("jain", "jain:A,B", "flattened-jain", "constant:P", "table:FILE", "audit:FILE", "duplicates:DATA")
 PROPENSITIES = f"{', '.join(PROPENSITY_FORMS[:-1])} or {PROPENSITY_FORMS[-1]}"
@@ -269,6 +268,24 @@ class TextOptions:
         }
         return {name: value for name, value in given.items() if value is not None}
 
+    def changed_by(self, text: str) -> "TextOptions":
+        """Return these options with others, given as a text such as `--stemmer german --min-df 2`."""
+        known = {"--" + one.name.replace("_", "-"): one for one in fields(self)}
+        words, changes = shlex.split(text), dict[str, Any]()
+        while words:
+            flag, equals, value = words.pop(0).partition("=")
+            if flag not in known:
+                raise InputError(f"--try-text {text!r}: unknown option {flag!r}; known: {', '.join(known)}")
+            one = known[flag]
+            if isinstance(one.default, bool):
+                changes[one.name] = True
+                continue
+            value = value if equals else words.pop(0) if words else ""
+            if not value or ("int" in str(one.type) and not value.isdecimal()):
+                raise InputError(f"--try-text {text!r}: {flag} needs a value, got {value!r}")
+            changes[one.name] = int(value) if "int" in str(one.type) else value
+        return replace(self, **changes)
+
     def _make_encoder(self) -> "SentenceEncoder | None":
         from unmissed.data.encoders import SentenceEncoder
 
@@ -294,49 +311,6 @@ class TextOptions:
         if given:
             names = ", ".join(_FLAGS.get(name, "--" + name.replace("_", "-")) for name in given)
             raise InputError(f"{why}; leave out {names}")
-
-
-@dataclass(frozen=True)
-class VocabularyOptions:
-    """The vocabulary whose concepts the labels stand for."""
-
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The concepts that the labels stand for, stored with the run: SKOS (.rdf, .ttl, .jsonld; extra skos), "
-            ".tsv (identifier, label, notation) or .csv (uri, label or label_de, ...).",
-            rich_help_panel=CONCEPTS,
-        ),
-    ] = None
-    language: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TAG",
-            help="The language of the vocabulary's labels, such as de. Default: all languages.",
-            rich_help_panel=CONCEPTS,
-        ),
-    ] = None
-    unseen_labels: Annotated[
-        bool,
-        typer.Option(
-            "--unseen-labels",
-            help="Make concepts without a training row labels, too, so that the run can be combined with a lexical "
-            "one. Methods that can suggest them do so without this option.",
-            rich_help_panel=CONCEPTS,
-        ),
-    ] = False
-
-    def words(self, *, unseen: bool) -> dict[str, Any]:
-        """Return the keyword arguments of `load`; `unseen` says that the method suggests unseen labels."""
-        from unmissed.data import read_vocabulary
-
-        if self.vocabulary is None:
-            if self.language is not None or self.unseen_labels:
-                raise InputError(f"{given_words(self)[0]} needs --vocabulary FILE")
-            return {}
-        known = read_vocabulary(self.vocabulary, language=self.language)
-        return {"vocabulary": known, "unseen": unseen or self.unseen_labels}
 
 
 def list_methods() -> list[str]:

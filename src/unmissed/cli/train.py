@@ -9,7 +9,8 @@ import typer
 
 from unmissed.cli import show
 from unmissed.cli.methods import MethodCommands, flag_of
-from unmissed.cli.options import MANY, ClusterOptions, Jobs, RowOptions, TextOptions, VocabularyOptions, with_groups
+from unmissed.cli.options import MANY, ClusterOptions, Jobs, RowOptions, TextOptions, with_groups
+from unmissed.cli.vocabulary_options import VocabularyOptions
 from unmissed.data.readers.format_registry import SOURCES
 from unmissed.errors import InputError
 

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from unmissed.cli.options import PROPENSITIES, Jobs, RowOptions, TextOptions, gi
 from unmissed.cli.train import Data, load_training_set, report_choice
 from unmissed.errors import InputError
 from unmissed.models.method_registry import DEFAULT, method_with_role
+
+if TYPE_CHECKING:
+    from unmissed.data import Dataset
 
 
 @with_groups
@@ -39,6 +42,15 @@ def tune(
     tries: Annotated[
         list[str] | None,
         typer.Option("--try", metavar="NAME=VALUE,VALUE", help="Values to try instead of the defaults; repeatable."),
+    ] = None,
+    try_text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try-text",
+            metavar="OPTIONS",
+            help="Compare text options instead, such as '--stemmer german --min-df 2', with those of this command; "
+            "repeatable.",
+        ),
     ] = None,
     fastest_within: Annotated[
         float | None,
@@ -74,11 +86,15 @@ def tune(
 
     Example: unmissed tune train.txt --method parabel --try n_trees=1,3 --try C=0.3,1,3
 
+    --try-text compares text options on the same rows; the baseline has those of this command.
+
+    Example: unmissed tune train.jsonl --min-df 2 --try-text "--stemmer german" --try-text "--ngrams 2"
+
     Example: unmissed tune train.txt --methods dismec,pw-dismec,parabel,fastxml --metric P@1 --fastest-within 1
     """
     from unmissed.models.selection import Goal, Sampling
     from unmissed.propensity import parse
-    from unmissed.runs.tuning import compare_methods, read_tries
+    from unmissed.runs.tuning import compare_methods, compare_text_options, read_tries
     from unmissed.runs.tuning import tune as tune_method
 
     goal = Goal(metric, keep or ())
@@ -87,6 +103,11 @@ def tune(
         raise InputError("--fastest-within needs --methods")
     if methods is not None and tried:
         raise InputError("--methods compares methods with their defaults; leave out --try")
+    if try_text and (methods is not None or tried):
+        raise InputError("--try-text compares text options; leave out --methods and --try")
+    variants = {
+        shlex.join(given_words(one)) or "defaults": one for one in [text, *map(text.changed_by, try_text or [])]
+    }
     params: dict[str, Any] = {"propensity": parse(propensity)} if propensity is not None else {}
     if jobs is not None:
         params["n_jobs"] = jobs
@@ -94,8 +115,14 @@ def tune(
     sampling = Sampling(**{name: value for name, value in sizes.items() if value is not None}, seed=seed)  # type: ignore[arg-type]
     with show.stoppable():
         dataset = load_training_set(data, text, reading)
+        datasets = {name: _load_variant(data, one, reading) for name, one in list(variants.items())[1:]}
         with show.progress_bar("rows trained on") as progress:
-            if methods is None:
+            if datasets:
+                datasets = {next(iter(variants)): dataset, **datasets}
+                selected = compare_text_options(
+                    method, datasets, params, goal=goal, sampling=sampling, progress=progress
+                )
+            elif methods is None:
                 selected = tune_method(method, dataset, params, tried, goal=goal, sampling=sampling, progress=progress)
             else:
                 within = None if fastest_within is None else fastest_within / 100
@@ -122,6 +149,15 @@ def tune(
         show.say(f"{out}: {', '.join(path.name for path in written)}")
     chosen = dict(selected.params)
     best = chosen.pop("method", method)
+    text = variants[chosen.pop("text options", next(iter(variants)))]
     words = ["unmissed", "train", best, data, "--run", "DIR", *given_words(reading, text), *option_words(best, chosen)]
     words += [] if propensity is None else ["--propensity", propensity]
     show.say(shlex.join(words))
+
+
+def _load_variant(data: str, text: TextOptions, reading: RowOptions) -> "Dataset":
+    """Read a training set with other text options; its labels were checked before."""
+    from unmissed.data import load
+
+    with show.progress_bar("reading") as progress:
+        return load(data, text=text.features(data, reading.columns), progress=progress, **reading.words())

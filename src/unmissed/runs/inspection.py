@@ -34,6 +34,9 @@ def summarize(run: Run, *, worst: int = WORST) -> dict[str, Any]:
         "n_features": run.n_features,
         "n_dense": run.n_dense,
         "labels_without_positives": None if counts is None else int(np.count_nonzero(counts == 0)),
+        "vocabulary": None
+        if run.vocabulary is None
+        else {"n_concepts": len(run.vocabulary), "language": run.vocabulary.language},
         "model": run.model.metadata(),
         "n_pieces": len(run.model.pieces_.listed()),
         "bytes": run.folder.n_bytes(),

@@ -83,6 +83,35 @@ def compare_methods(
     return compare_models(models, rows, goal, sampling, fastest_within, progress)
 
 
+def compare_text_options(
+    method: str,
+    datasets: Mapping[str, Dataset],
+    params: Mapping[str, Any] | None = None,
+    *,
+    goal: Goal | None = None,
+    sampling: Sampling | None = None,
+    progress: Progress = silent,
+) -> Choice:
+    """Compare text options on the same held-out rows; the first ones are the baseline.
+
+    Vocabularies are learned on all rows, the held-out ones included, which are not used otherwise.
+
+    Parameters
+    ----------
+    method : a registered name
+    datasets : the same documents, read with each of the text options, by the name of the options
+    params : parameters of the method
+    goal, sampling, progress : as in `compare_methods`
+    """
+    first = next(iter(datasets.values()))
+    for dataset in datasets.values():
+        if dataset.Y.shape != first.Y.shape or (dataset.Y != first.Y).nnz:
+            raise InputError("text options are compared on the same documents; got others")
+    models = {name: make_model(method, params or {}) for name in datasets}
+    rows = [models[name].check_rows(dataset) for name, dataset in datasets.items()]
+    return compare_models(models, rows, goal, sampling, progress=progress, what="text options")
+
+
 def read_tries(method: str, words: Iterable[str]) -> dict[str, list[Any]]:
     """Parse values to try, such as `C=0.1,1,10`; raise for invalid ones."""
     known = {one.name: one for one in parameters_of(find_model(method)) if not one.is_propensity}

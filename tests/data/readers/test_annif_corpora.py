@@ -190,11 +190,11 @@ def test_annifs_corpora_serve_training_prediction_and_conversion(tmp_path, capsy
 def test_the_first_object_with_more_than_a_text_decides(tmp_path, monkeypatch):
     from unmissed.data.readers import json_lines
 
-    asked = []
+    seen = []
     known = json_lines.is_annif_document
-    monkeypatch.setattr(json_lines, "is_annif_document", lambda document: asked.append(document) or known(document))
+    monkeypatch.setattr(json_lines, "is_annif_document", lambda document: seen.append(document) or known(document))
     lines = ['{"text": "a"}', *['{"text": "b", "subjects": [{"uri": "<http://e/1>"}]}'] * 5, '{"text": "c", "x": 1}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     found = [document for _, document in Documents(tmp_path / "a.jsonl").read(["text"])]
     assert [document.get("labels") for document in found[1:6]] == [["http://e/1"]] * 5
-    assert len(asked) == 1
+    assert len(seen) == 1

@@ -236,5 +236,5 @@ def test_the_best_of_several_models_is_recommended_and_the_fastest_of_those_that
 
 
 def test_few_rows_are_not_enough_to_compare_models():
-    with pytest.raises(InputError, match="there are 50 rows; comparing methods needs at least 100"):
+    with pytest.raises(InputError, match="there are 50 rows; a comparison needs at least 100"):
         compare_models({"a": Guesser(), "b": Guesser()}, rows_of_two_labels(50))

@@ -18,16 +18,16 @@ _PLAIN_ENTITY = re.compile(rb"""<!ENTITY\s+[^\s%"']+\s+(?:"[^"&%<]*"|'[^'&%<]*')
 
 
 class Skos(VocabularyReader):
-    """Base of the syntaxes of RDF: the concepts are the subjects with a label, or of the type skos:Concept.
+    """Base of the syntaxes of RDF: the concepts are the subjects with a preferred or alternative label.
 
-    `skos:hiddenLabel` counts as an alternative label, and `owl:deprecated` marks deprecated concepts. Labels of SKOS-XL
-    are not read. Nothing is fetched from the network.
+    `skos:hiddenLabel` counts as an alternative label, and `owl:deprecated` tells which concepts are deprecated. Labels
+    of SKOS-XL are not read. Nothing is fetched from the network.
     """
 
     syntax: ClassVar[str]
 
     def concepts(self, path: str) -> Iterator[Concept]:
-        """Yield the concepts of a file, sorted by identifier; those without a label are left out."""
+        """Yield the concepts of a file, sorted by identifier; subjects without a label are none."""
         try:
             from rdflib import Graph
             from rdflib.namespace import OWL, SKOS

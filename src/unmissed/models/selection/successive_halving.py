@@ -52,6 +52,7 @@ class CandidateComparison:
     baseline : index of the baseline
     progress : progress callback: rows trained on
     other_verdict : the verdict on candidates that are allowed and not chosen
+    own_data : the data of each candidate, if their features differ
     """
 
     models: Sequence[Model]
@@ -60,6 +61,7 @@ class CandidateComparison:
     baseline: int
     progress: Progress = silent
     other_verdict: str = "not likely better than the chosen one"
+    own_data: Sequence[HeldOut] = ()
 
     def __post_init__(self) -> None:
         self.goal = self.held_out.goal
@@ -70,7 +72,8 @@ class CandidateComparison:
 
     def run_rung(self, rung: int, of: int, alive: Sequence[int], part: Part, done: float, share: float) -> None:
         """Train and compare candidates on a part; `done` and `share` are fractions of the whole search."""
-        self.held_out.begin()
+        for one in (self.held_out, *self.own_data):
+            one.begin()
         self._n_resamples = _RESAMPLES if rung == of else _EARLY_RESAMPLES
         total = int(self.held_out.budget * self.held_out.rows.n_samples)
         order = [self.baseline, *(one for one in alive if one != self.baseline)]
@@ -89,7 +92,8 @@ class CandidateComparison:
     def _measure(self, at: int, n_fit: int, fold: int) -> Measured:
         """Return the evaluation on a fold; a later rung on as many rows trains only on further folds."""
         if (at, n_fit, fold) not in self._folds:
-            self._folds[at, n_fit, fold] = self.held_out.measure_fold(self.models[at], n_fit, fold)
+            data = self.own_data[at] if self.own_data else self.held_out
+            self._folds[at, n_fit, fold] = data.measure_fold(self.models[at], n_fit, fold)
         return self._folds[at, n_fit, fold]
 
     def gains(self, first: Evaluation, second: Evaluation) -> dict[str, Difference]:
@@ -217,11 +221,12 @@ def choose(
 
 def compare_models(
     models: Mapping[str, Model],
-    rows: TrainingData,
+    rows: TrainingData | Sequence[TrainingData],
     goal: Goal | None = None,
     sampling: Sampling | None = None,
     fastest_within: float | None = None,
     progress: Progress = silent,
+    what: str = "method",
 ) -> Choice:
     """Compare models on the same held-out rows and recommend one for a goal; the first one is the baseline.
 
@@ -231,21 +236,27 @@ def compare_models(
     Parameters
     ----------
     models : unfitted models by name
-    rows : training rows
+    rows : training rows; or one for each model, the same rows and labels with other features
     goal : the metrics to maximize and those that must not drop
     sampling : sizes of the samples; each model is trained on at most `most_fit` rows
     fastest_within : accepted loss in the mean of the goal's metrics, as a fraction
     progress : progress callback
+    what : what the names are, in the result
     """
     goal = goal or Goal()
     names = list(models)
-    if rows.n_samples < LEAST_ROWS:
-        raise InputError(f"there are {rows.n_samples} rows; comparing methods needs at least {LEAST_ROWS}")
-    held_out = HeldOut(rows, goal, None, sampling or Sampling())
-    found = CandidateComparison(list(models.values()), [{"method": name} for name in names], held_out, 0, progress, "")
+    each = [rows] * len(names) if isinstance(rows, TrainingData) else list(rows)
+    if each[0].n_samples < LEAST_ROWS:
+        raise InputError(f"there are {each[0].n_samples} rows; a comparison needs at least {LEAST_ROWS}")
+    data = [HeldOut(each[0], goal, None, sampling or Sampling())] * len(names)
+    if not isinstance(rows, TrainingData):
+        data = [HeldOut(one, goal, None, sampling or Sampling()) for one in each]  # the same folds: the same sizes
+    held_out = data[0]
+    named = [{what: name} for name in names]
+    found = CandidateComparison(list(models.values()), named, held_out, 0, progress, "", data)
     every = range(len(names))
     for at in every:  # so that no time includes the compilation of kernels
-        held_out.measure(models[names[at]], held_out.part(0))
+        data[at].measure(models[names[at]], held_out.part(0))
     most = held_out.sampling.n_folds
     n_folds = next((n for n in range(1, most) if held_out.n_held(n) >= _LEAST_HELD), most)
     found.run_rung(1, 1, every, held_out.part(1.0)._replace(n_folds=n_folds), 0.0, 1.0)
@@ -255,4 +266,4 @@ def compare_models(
         near = [at for at in allowed if found.value(at) >= found.value(chosen) - fastest_within]
         chosen = min(near, key=lambda at: found.results[at].measured.seconds)
     results = [found.result(at, chosen, 1)._replace(seconds=found.results[at].measured.seconds) for at in every]
-    return Choice(goal, {"method": names[chosen]}, {"method": names[0]}, results, len(held_out.labels))
+    return Choice(goal, {what: names[chosen]}, {what: names[0]}, results, len(held_out.labels))
