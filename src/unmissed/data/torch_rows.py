@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class RowDataset(torch.utils.data.Dataset[Row]):
-    """The rows of a data set, in memory or memory-mapped from a store; a row is read when it is asked for.
+    """The rows of a data set, in memory or memory-mapped from a store; rows are read on access.
 
     Parameters
     ----------

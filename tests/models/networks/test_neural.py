@@ -106,7 +106,7 @@ def test_the_mean_step_with_sampled_negatives_is_that_of_all_labels():
 @pytest.mark.parametrize("correction", ["none", "naive", "unbiased", "non-negative", "convex"])
 def test_every_correction_learns(correction):
     loss = "squared-hinge" if correction == "convex" else "logistic"
-    model = small(loss=loss, correction=correction, max_epochs=15).fit(TRAIN.X, TRAIN.Y)
+    model = small(loss=loss, correction=correction, max_epochs=15, learning_rate=0.01).fit(TRAIN.X, TRAIN.Y)
     assert model.score(TRAIN.X, TRAIN.Y) > TRAIN.label_counts.max() / TRAIN.n_samples
     assert 1 <= model.epochs_ <= 15
 
@@ -141,10 +141,10 @@ def test_equal_propensities_of_cells_and_labels_train_the_same_network():
         small(validation_fraction=0.0).fit(TRAIN.X, TRAIN.Y, cell_propensity=p),
     ]
     plain = small(validation_fraction=0.0, propensity=1.0).fit(TRAIN.X, TRAIN.Y)
-    labels = [model.weights_["labels"] for model in fitted]
-    scale = np.abs(labels[0]).max()
-    assert np.abs(labels[0] - labels[1]).max() < 0.2 * scale  # initial biases come from p of labels
-    assert np.abs(labels[0] - plain.weights_["labels"]).max() > 0.2 * scale
+    first, second = (model.weights_["labels"] for model in fitted)
+    scale = np.abs(first).max()
+    np.testing.assert_allclose(first, second, atol=1e-3 * scale)
+    assert np.abs(first - plain.weights_["labels"]).max() > 0.1 * scale
 
 
 def test_the_logistic_loss_has_no_convex_correction():
@@ -162,7 +162,15 @@ def test_a_damaged_state_is_reported():
 
 WITHOUT_TORCH = """
 import sys
-sys.modules["torch"] = None
+
+
+class WithoutTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ImportError(name)
+
+
+sys.meta_path.insert(0, WithoutTorch())
 import numpy as np
 from unmissed import NeuralXMC, load_model
 model = load_model(sys.argv[1])

@@ -148,7 +148,8 @@ def propensity_loss(
     max_inverse = options.get("max_inverse")
     terms = LabelTerms(
         check_propensity_tensor(propensities, max_inverse).to(logits.device),
-        *(_on(check_label_weights(options.get(name), name), logits) for name in ("weight", "pos_weight")),
+        _on(check_label_weights(options.get("weight"), "weight"), logits),
+        _on(check_label_weights(options.get("pos_weight"), "pos_weight"), logits),
         max_inverse,
     )
     cells: CellOptions = {
