@@ -204,13 +204,13 @@ def test_chunks_give_the_same_loss_and_gradient_without_all_logits(name, setting
         for shape in ((n, width), (n_labels, width), (n_labels,))
     ]
     for p in (None, cells):
-        whole = criterion(F.linear(*leaves), target, p)
-        expected = torch.autograd.grad(whole, leaves)
+        expected_loss = criterion(F.linear(*leaves), target, p)
+        expected = torch.autograd.grad(expected_loss, leaves)
         with LargestLogits(n) as seen:
             found = modules.chunked_loss(criterion, *leaves, target, p, chunk_size=8)
             slopes = torch.autograd.grad(found, leaves)
         assert seen.columns == 8
-        torch.testing.assert_close(found, whole)
+        torch.testing.assert_close(found, expected_loss)
         for one, other in zip(slopes, expected, strict=True):
             torch.testing.assert_close(one, other)
     bare = modules.chunked_loss(criterion, *leaves[:2], None, target, chunk_size=100)
