@@ -95,7 +95,7 @@ def test_the_mean_over_independent_negatives_of_each_row_is_the_loss_of_all_labe
     mean = 0.0
     for chosen in product([False, True], repeat=len(absent)):
         labels = torch.tensor([[1, 3, *(label if kept else -1 for label, kept in zip(absent, chosen, strict=True))]])
-        weights = torch.tensor(1 / np.concatenate([[1, 1], q[absent]]))
+        weights = torch.tensor(1 / np.concatenate([[0.5, 0.1], q[absent]]))  # those of present labels are ignored
         chance = np.prod(np.where(chosen, q[absent], 1 - q[absent]))
         logits = scores.gather(1, labels.clamp(min=0))
         mean += chance * make(name)(logits, target, labels=labels, negative_weight=weights).item()
