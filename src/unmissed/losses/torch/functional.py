@@ -19,7 +19,7 @@ from torch.nn.functional import relu, softplus
 
 from unmissed.errors import InputError
 from unmissed.losses.inverse import bound_factor, counter_factor
-from unmissed.losses.torch.candidates import check_candidates, find_positions
+from unmissed.losses.torch.candidate_labels import check_candidates, find_positions
 from unmissed.losses.torch.tensors import (
     PADDING,
     at_least_float32,
