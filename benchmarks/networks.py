@@ -1,11 +1,13 @@
 """Networks with five losses for missing labels, compared with DiSMEC and PW-DiSMEC, and the memory of a training.
 
     python -m benchmarks.networks quality DATA [--sets bibtex ...] [--cache DIR] [--keep DIR] [--tries 1]
+        [--epochs 30] [--no-refit]
     python -m benchmarks.networks memory [--labels 670000] [--hidden 128]
 
 quality trains each loss with the first --tries of the settings below, keeps the one with the highest PSP@5 on a
-held-out tenth of the training rows, trains again on all rows for the number of epochs found there, and prints figures
-of the test rows and seconds of the clock; then the differences to DiSMEC and PW-DiSMEC with paired 95 % intervals.
+held-out tenth of the training rows, trains again on all rows for the number of epochs found there (unless --no-refit),
+and prints figures of the test rows and seconds of the clock; then the differences to DiSMEC and PW-DiSMEC with paired
+95 % intervals.
 `--keep` keeps rankings, so that a second call goes on. memory trains 20 batches of 256 rows on made-up data in a
 process of its own, and prints the largest memory that it used.
 """
@@ -55,6 +57,8 @@ def main() -> None:
     quality_options.add_argument("--cache", type=Path)
     quality_options.add_argument("--keep", type=Path)
     quality_options.add_argument("--tries", type=int, default=1)
+    quality_options.add_argument("--epochs", type=int, default=30)
+    quality_options.add_argument("--no-refit", action="store_true")
     memory_options = verbs.add_parser("memory")
     memory_options.add_argument("--labels", type=int, default=670_000)
     memory_options.add_argument("--hidden", type=int, default=128)
@@ -64,10 +68,13 @@ def main() -> None:
         return
     for name in options.sets:
         corpus = load_corpus(options.data / name, options.cache)
-        quality(name, corpus, options.methods, TRIES[: options.tries], options.keep)
+        tries = [{"max_epochs": options.epochs, **one} for one in TRIES[: options.tries]]
+        quality(name, corpus, options.methods, tries, options.keep, not options.no_refit)
 
 
-def quality(name: str, corpus: Corpus, methods: list[str], tries: list[dict[str, Any]], keep: Path | None) -> None:
+def quality(
+    name: str, corpus: Corpus, methods: list[str], tries: list[dict[str, Any]], keep: Path | None, refit: bool
+) -> None:
     inverse = 1 / Jain().estimate(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.Y.shape[0])
     found: dict[str, Evaluation] = {}
     for method in methods:
@@ -75,7 +82,7 @@ def quality(name: str, corpus: Corpus, methods: list[str], tries: list[dict[str,
         if kept is not None and kept.is_file():
             ranking, note = Ranking.load(kept), kept.with_suffix(".txt").read_text()
         else:
-            ranking, note = train(method, corpus, tries)
+            ranking, note = train(method, corpus, tries, refit)
             if kept is not None:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.with_suffix(".txt").write_text(note)
@@ -92,7 +99,7 @@ def quality(name: str, corpus: Corpus, methods: list[str], tries: list[dict[str,
                 print(f"{name} | {method} - {other}: {shown}", flush=True)
 
 
-def train(method: str, corpus: Corpus, tries: list[dict[str, Any]]) -> tuple[Ranking, str]:
+def train(method: str, corpus: Corpus, tries: list[dict[str, Any]], refit: bool) -> tuple[Ranking, str]:
     """Return the ranking of the test rows, and a note on settings and seconds."""
     begin = time.perf_counter()
     if method in LINEAR:
@@ -102,9 +109,10 @@ def train(method: str, corpus: Corpus, tries: list[dict[str, Any]]) -> tuple[Ran
         candidates = [NeuralXMC(**LOSSES[method], **params).fit(corpus.X, corpus.Y) for params in tries]
         scores = [one.pieces_.get("network").metadata["best_score"] for one in candidates]
         best = int(np.argmax(scores))
-        params = {**LOSSES[method], **tries[best]}
-        final = NeuralXMC(**params, max_epochs=candidates[best].epochs_, validation_fraction=0.0)
-        model = final.fit(corpus.X, corpus.Y)
+        model = candidates[best]
+        if refit:
+            params = {**LOSSES[method], **tries[best], "max_epochs": model.epochs_}
+            model = NeuralXMC(**params, validation_fraction=0.0).fit(corpus.X, corpus.Y)
         note = f"{json.dumps(tries[best])}, {model.epochs_} epochs, held-out PSP@5 {100 * scores[best]:.2f}, "
     return model.rank(corpus.X_test, 5), f"{note}{time.perf_counter() - begin:.0f} s"
 

@@ -95,7 +95,7 @@ def test_the_mean_over_independent_negatives_of_each_row_is_the_loss_of_all_labe
     mean = 0.0
     for chosen in product([False, True], repeat=len(absent)):
         labels = torch.tensor([[1, 3, *(label if kept else -1 for label, kept in zip(absent, chosen, strict=True))]])
-        weights = torch.tensor(1 / np.concatenate([[1, 1], q[absent]]))
+        weights = torch.tensor(1 / np.concatenate([[0.5, 0.1], q[absent]]))  # those of present labels are ignored
         chance = np.prod(np.where(chosen, q[absent], 1 - q[absent]))
         logits = scores.gather(1, labels.clamp(min=0))
         mean += chance * make(name)(logits, target, labels=labels, negative_weight=weights).item()
@@ -204,13 +204,13 @@ def test_chunks_give_the_same_loss_and_gradient_without_all_logits(name, setting
         for shape in ((n, width), (n_labels, width), (n_labels,))
     ]
     for p in (None, cells):
-        whole = criterion(F.linear(*leaves), target, p)
-        expected = torch.autograd.grad(whole, leaves)
+        expected_loss = criterion(F.linear(*leaves), target, p)
+        expected = torch.autograd.grad(expected_loss, leaves)
         with LargestLogits(n) as seen:
             found = modules.chunked_loss(criterion, *leaves, target, p, chunk_size=8)
             slopes = torch.autograd.grad(found, leaves)
         assert seen.columns == 8
-        torch.testing.assert_close(found, whole)
+        torch.testing.assert_close(found, expected_loss)
         for one, other in zip(slopes, expected, strict=True):
             torch.testing.assert_close(one, other)
     bare = modules.chunked_loss(criterion, *leaves[:2], None, target, chunk_size=100)

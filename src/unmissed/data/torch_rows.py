@@ -27,7 +27,7 @@ class Row(NamedTuple):
     labels: npt.NDArray[np.int64]
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """A batch of rows.
 
     Parameters
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class RowDataset(torch.utils.data.Dataset[Row]):
-    """The rows of a data set, in memory or memory-mapped from a store; a row is read when it is asked for.
+    """The rows of a data set, in memory or memory-mapped from a store; rows are read on access.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ class RowDataset(torch.utils.data.Dataset[Row]):
         )
 
 
-def collate_rows(rows: Sequence[Row]) -> Batch:
+def collate_rows(rows: Sequence[Row]) -> RowBatch:
     """Return a batch of rows; the `collate_fn` of a `torch.utils.data.DataLoader`."""
     lengths = [len(row.features) for row in rows]
     offsets = np.cumsum([0, *lengths[:-1]], dtype=np.int64)[: len(rows)]
     target = np.full((len(rows), max((len(row.labels) for row in rows), default=0)), PADDING, np.int64)
     for number, row in enumerate(rows):
         target[number, : len(row.labels)] = row.labels
-    return Batch(
+    return RowBatch(
         torch.from_numpy(np.concatenate([row.features for row in rows])),
         torch.from_numpy(offsets),
         torch.from_numpy(np.concatenate([row.values for row in rows])),

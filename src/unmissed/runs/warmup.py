@@ -33,7 +33,7 @@ from unmissed.runs.prediction import predict
 from unmissed.runs.run import open_run
 from unmissed.runs.training import train
 
-SMALL = {"n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 4, "block_size": 16}
+SMALL = {"n_trees": 2, "n_learners": 2, "n_components": 4, "max_leaf": 4, "block_size": 16, "max_epochs": 2}
 
 
 class Warmup(NamedTuple):

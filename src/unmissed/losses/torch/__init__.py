@@ -22,9 +22,9 @@ except ImportError as error:
     raise UnmissedError("unmissed.losses.torch needs PyTorch: pip install 'unmissed[torch]'") from error
 
 from unmissed.losses.torch import functional
-from unmissed.losses.torch.candidates import NegativeSampler, join_labels
-from unmissed.losses.torch.chunks import chunked_loss
+from unmissed.losses.torch.candidate_labels import NegativeSampler, join_labels
 from unmissed.losses.torch.indices import packed_indices, padded_indices
+from unmissed.losses.torch.label_chunks import chunked_loss
 from unmissed.losses.torch.modules import (
     ConvexHingeLoss,
     ConvexSquaredHingeLoss,

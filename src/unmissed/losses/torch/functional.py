@@ -19,7 +19,7 @@ from torch.nn.functional import relu, softplus
 
 from unmissed.errors import InputError
 from unmissed.losses.inverse import bound_factor, counter_factor
-from unmissed.losses.torch.candidates import check_candidates, find_positions
+from unmissed.losses.torch.candidate_labels import check_candidates, find_positions
 from unmissed.losses.torch.tensors import (
     PADDING,
     at_least_float32,
@@ -148,7 +148,8 @@ def propensity_loss(
     max_inverse = options.get("max_inverse")
     terms = LabelTerms(
         check_propensity_tensor(propensities, max_inverse).to(logits.device),
-        *(_on(check_label_weights(options.get(name), name), logits) for name in ("weight", "pos_weight")),
+        _on(check_label_weights(options.get("weight"), "weight"), logits),
+        _on(check_label_weights(options.get("pos_weight"), "pos_weight"), logits),
         max_inverse,
     )
     cells: CellOptions = {

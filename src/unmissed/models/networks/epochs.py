@@ -20,7 +20,7 @@ from unmissed.execution import Piece, Threads
 from unmissed.features import Features
 from unmissed.metrics import evaluate
 from unmissed.models.factor_products import FactorTiles, Floats, sparse_product
-from unmissed.models.networks.layers import LAYOUT, HiddenLayers, NetworkShape
+from unmissed.models.networks.layers import LAYOUT, HiddenLayers, NetworkShape, label_factor
 from unmissed.models.training_data import TrainingData
 from unmissed.ranking import Ranking
 
@@ -96,13 +96,13 @@ class SparseLayer(torch.autograd.Function):
     """The product of sparse rows with a table, with a gradient for the table."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, X: sp.csr_matrix, threads: Threads) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, table: Tensor, X: sp.csr_matrix, threads: Threads) -> Tensor:
         """Return X table."""
         ctx.X, ctx.threads = X, threads
         return torch.from_numpy(sparse_product(X, table.detach().numpy(), threads))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """Return X^T gradient."""
         transposed = sp.csr_matrix(ctx.X.T)
         found = sparse_product(transposed, np.ascontiguousarray(gradient.numpy()), ctx.threads)
@@ -170,7 +170,7 @@ class Training:
             return 0.0
         weights = {name: table.weights.numpy() for name, table in self.tables.items()}
         hidden = HiddenLayers(weights).apply(self.held_out.features, self.threads)
-        tiles = FactorTiles(np.column_stack([weights["labels"], weights["label_bias"]]))
+        tiles = FactorTiles(label_factor(weights))
         found = Ranking(*tiles.largest(hidden, min(5, self.settings.shape.n_labels), self.threads)).padded(5)
         return float(np.nan_to_num(evaluate(found, self.held_out.Y, 1 / self.p, k=(5,))["PSP@5"]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -18,7 +19,7 @@ from unmissed.models.base import Model
 from unmissed.models.cost_support import CostSupport
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.factor_products import FactorTiles, Floats, ScoredByFactors
-from unmissed.models.networks.layers import LAYOUT, HiddenLayers, NetworkShape
+from unmissed.models.networks.layers import LAYOUT, HiddenLayers, NetworkShape, label_factor
 from unmissed.models.parameters import DenseWeight, Help, Jobs, Normalize, PropensityModel, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
@@ -177,8 +178,10 @@ class NeuralXMC(ScoredByFactors, Model):
             work.tell(number)
             while last is None or not self._is_done(last):
                 number += 1
-                best = {} if last is None else {"best": _count(last, "best"), **last.numbers("best_score")}
-                (last,) = work.map([EpochTask(number, **best)], replace(problem, last=last))
+                task = EpochTask(number)
+                if last is not None:
+                    task = EpochTask(number, _count(last, "best"), last.numbers("best_score")["best_score"])
+                (last,) = work.map([task], replace(problem, last=last))
                 for key in set(_states(work.pieces)) - {last.key, EpochTask(_count(last, "best")).key}:
                     work.pieces.drop(key)
             work.pieces.put(self._finished(work.pieces, last))
@@ -189,9 +192,7 @@ class NeuralXMC(ScoredByFactors, Model):
     def _problem(self, rows: TrainingData) -> NetworkProblem:
         if self.loss == "logistic" and self.correction == "convex":
             raise InputError("correction='convex' needs loss='hinge' or 'squared-hinge'; logistic has no convex bound")
-        p = as_propensity(None if rows.cell_propensity is not None else self.propensity).estimate(
-            rows.label_counts, rows.total_weight
-        )
+        p = self._label_propensities(rows)
         order = np.random.default_rng(self._seed).permutation(rows.n_samples)
         n_held = int(rows.n_samples * self.validation_fraction)
         held_out = rows.take(np.sort(order[:n_held])) if n_held else None
@@ -213,6 +214,14 @@ class NeuralXMC(ScoredByFactors, Model):
             "seed": self._seed,
         }
         return NetworkProblem(settings, kept, held_out, p, self.n_jobs)
+
+    def _label_propensities(self, rows: TrainingData) -> npt.NDArray[np.float64]:
+        """Return p of each label; of cells, the observed positives over the expected true ones, the sum of 1/p."""
+        cells = rows.cell_propensity
+        if cells is None:
+            return as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
+        true = np.bincount(cells.indices, 1 / cells.data, minlength=rows.n_labels)
+        return np.divide(rows.label_counts, true, out=np.ones(rows.n_labels), where=true > 0).clip(max=1.0)
 
     def _is_done(self, last: Piece) -> bool:
         number, best = _count(last, "number"), _count(last, "best")
@@ -237,7 +246,7 @@ class NeuralXMC(ScoredByFactors, Model):
         self.weights_ = dict(arrays)
         self.epochs_ = _count(piece, "epochs")
         self.hidden_layers_ = Once("tiles of hidden layers", partial(HiddenLayers, self.weights_))
-        self.label_tiles_ = Once("tiles of label weights", lambda: FactorTiles(self._label_factor()))
+        self.label_tiles_ = Once("tiles of label weights", partial(_label_tiles, self.weights_))
 
     def embed(self, X: Any) -> Floats:
         """Return the last hidden layer of each row, and a constant 1, (n_samples, n_hidden + 1)."""
@@ -248,7 +257,7 @@ class NeuralXMC(ScoredByFactors, Model):
         return self.hidden_layers_.get().apply(rows, Threads(self.n_jobs))
 
     def _label_factor(self) -> Floats:
-        return np.column_stack([self.weights_["labels"], self.weights_["label_bias"]])
+        return label_factor(self.weights_)
 
     def _prepare(self) -> None:
         self.hidden_layers_.get()
@@ -263,6 +272,10 @@ class NeuralXMC(ScoredByFactors, Model):
     def metadata(self) -> dict[str, Any]:
         """Return the numbers of epochs and of weights."""
         return {"epochs": self.epochs_, "weights": sum(int(array.size) for array in self.weights_.values())}
+
+
+def _label_tiles(weights: Mapping[str, Floats]) -> FactorTiles:
+    return FactorTiles(label_factor(weights))
 
 
 def _states(pieces: Pieces) -> list[str]:

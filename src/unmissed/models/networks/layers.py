@@ -76,3 +76,8 @@ class HiddenLayers:
         if self._second_bias.size:
             hidden = np.maximum(self._second.product(hidden, threads) + self._second_bias, 0)
         return np.concatenate([hidden, np.ones((len(hidden), 1), np.float32)], axis=1)
+
+
+def label_factor(weights: Mapping[str, Floats]) -> Floats:
+    """Return the vectors of the labels with their biases appended, (n_labels, n_hidden + 1)."""
+    return np.column_stack([weights["labels"], weights["label_bias"]])

@@ -42,7 +42,7 @@ def chunked_loss(
     if chunk_size < 1:
         raise InputError(f"chunk_size is {chunk_size}; expected at least 1")
     n_labels = weight.shape[0]
-    biases = [None] * n_labels if bias is None else bias.split(chunk_size)
+    biases = [None] * n_labels if bias is None else torch.split(bias, chunk_size)
     check_indices(target, n_labels)
 
     def of_chunk(rows: Tensor, part: Tensor, shift: Tensor | None, first: int) -> Tensor:
@@ -52,7 +52,7 @@ def chunked_loss(
         return criterion.total(linear(rows, part, shift), own, propensities, labels=labels)
 
     total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
-    for number, (part, shift) in enumerate(zip(weight.split(chunk_size), biases, strict=False)):
+    for number, (part, shift) in enumerate(zip(torch.split(weight, chunk_size), biases, strict=False)):
         first = number * chunk_size
         total = total + checkpoint(of_chunk, hidden, part, shift, first, use_reentrant=False, preserve_rng_state=False)
     return total / (hidden.shape[:-1].numel() * n_labels) if criterion.reduction == "mean" else total
