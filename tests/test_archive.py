@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from unmissed import archive
 from unmissed.archive import (
     MANIFEST,
+    HashedAhead,
     atomic_folder,
     below,
     checksum,
@@ -261,3 +263,50 @@ def test_json_comes_back_and_bad_json_is_named(tmp_path):
 def test_the_checksum_is_sha256(tmp_path):
     (tmp_path / "empty").touch()
     assert checksum(tmp_path / "empty") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.fixture
+def hashed(tmp_path, monkeypatch):
+    """An archive whose checksums were computed ahead, and the number of checksums that are computed afterwards."""
+    write_archive(tmp_path / "held", {"a": np.arange(9), "b": np.arange(5)}, kind="test")
+    with HashedAhead([tmp_path / "held", tmp_path / "none"], smallest=1) as found:
+        found.wait()
+        counted, digest = [], archive._digest
+        monkeypatch.setattr(archive, "_digest", lambda stream: counted.append(stream) or digest(stream))
+        yield tmp_path / "held", counted, found
+
+
+def test_a_checksum_that_was_computed_ahead_is_used_once(hashed):
+    folder, counted, _ = hashed
+    open_archive(folder, "test", verify=True)
+    assert len(counted) == 0
+    open_archive(folder, "test", verify=True)
+    assert len(counted) == 2
+
+
+def test_checksums_that_are_left_are_forgotten(hashed):
+    folder, counted, found = hashed
+    found.clear()
+    open_archive(folder, "test", verify=True)
+    assert len(counted) == 2
+
+
+def test_a_file_that_changed_since_its_checksum_was_computed_is_found(hashed):
+    path = hashed[0] / "a.npy"
+    state = path.stat()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    with pytest.raises(InputError, match="does not match its checksum"):
+        open_archive(hashed[0], "test", verify=True)
+
+
+def test_a_file_that_was_damaged_before_is_found_by_its_checksum_ahead(tmp_path):
+    write_archive(tmp_path / "held", {"a": np.arange(9)}, kind="test")
+    path = tmp_path / "held/a.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with HashedAhead([tmp_path / "held"], smallest=1) as found:
+        found.wait()
+        with pytest.raises(InputError, match="does not match its checksum"):
+            open_archive(tmp_path / "held", "test", verify=True)

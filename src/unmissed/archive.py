@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from unmissed.writing import atomic_file, atomic_folder, naming_target
 __all__ = [
     "MANIFEST",
     "SEAL",
+    "HashedAhead",
     "atomic_file",
     "atomic_folder",
     "below",
@@ -220,7 +223,7 @@ def _open_array(path: Path, entry: Any, verify: bool) -> Array:
         size = os.fstat(stream.fileno()).st_size
         if size != entry["bytes"]:
             raise InputError(f"{path}: has {size} bytes, its manifest says {entry['bytes']}; the file is damaged")
-        if verify and _digest(stream) != entry["sha256"]:
+        if verify and (_ahead.pop(_identity(stream), None) or _digest(stream)) != entry["sha256"]:
             raise InputError(f"{path}: does not match its checksum; the file is damaged")
         stream.seek(0)
         with reading(path, "a readable array; the file is damaged"):
@@ -232,6 +235,61 @@ def _open_array(path: Path, entry: Any, verify: bool) -> Array:
 
 def _digest(stream: Any) -> str:
     return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+_ahead: dict[tuple[int, ...], str] = {}  # digests of `HashedAhead`, each of which is used once
+
+
+def _identity(stream: Any) -> tuple[int, ...]:
+    """Return what changes if a file is replaced or written to."""
+    state = os.fstat(stream.fileno())
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+class HashedAhead:
+    """The checksums of all arrays below some archives, computed by a thread while this one does other work.
+
+    Opening an archive with `verify` uses each of them once, if the file has not changed since then. Those that are left
+    are forgotten at the end of the context.
+
+    Parameters
+    ----------
+    folders : folders with a manifest; others, and what cannot be read, are left to those who open it
+    smallest : size of the smallest file, in bytes; a file takes the interpreter's lock once, and may wait for it
+    """
+
+    def __init__(self, folders: Iterable[str | os.PathLike[str]], smallest: int = 1 << 20) -> None:
+        self._smallest = smallest
+        self._folders, self._ends = [Path(folder) for folder in folders], False
+        self._thread = threading.Thread(target=self._hash, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> HashedAhead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def wait(self) -> None:
+        """Wait until all are computed."""
+        self._thread.join()
+
+    def clear(self) -> None:
+        """Forget the checksums that were not used."""
+        self._ends = True
+        self.wait()
+        _ahead.clear()
+
+    def _hash(self) -> None:
+        archives = filter(is_archive, self._folders)
+        for path in (path for folder in archives for path in sorted(folder.rglob("*.npy"))):
+            if self._ends:
+                return
+            with suppress(OSError, InputError), open_regular(path, follow=False) as stream:
+                identity = _identity(stream)
+                if identity[2] >= self._smallest:
+                    with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                        _ahead[identity] = hashlib.sha256(content).hexdigest()
 
 
 def _short(value: Any) -> str:

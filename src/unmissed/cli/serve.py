@@ -65,20 +65,27 @@ def serve(
 
     Example: unmissed serve laws tags --workers 2 --watch --port 8080
     """
-    try:
-        from unmissed.serve.limits import RequestLimits
-        from unmissed.serve.service import Options
-        from unmissed.serve.supervisor import Supervisor
-    except ImportError as error:
-        raise InputError(f"serve needs {error.name}: pip install 'unmissed[serve]'") from None
-    options = Options(
-        limits=RequestLimits(text=max_text, batch=max_batch, body=max_body, concurrent=max_concurrent, seconds=timeout),
-        token=None if token_file is None else _read_token(token_file),
-        origins=tuple(allow_origin or ()),
-        log=None if no_access_log else _access_log(),
-        log_texts=log_texts,
-    )
-    Supervisor(runs, options, workers, watch=watch, say=lambda line: show.say(line, err=True)).run(host, port)
+    from unmissed.archive import HashedAhead
+
+    with HashedAhead(runs) as hashed:  # while modules are imported
+        try:
+            from unmissed.serve.limits import RequestLimits
+            from unmissed.serve.service import Options
+            from unmissed.serve.supervisor import Supervisor
+        except ImportError as error:
+            raise InputError(f"serve needs {error.name}: pip install 'unmissed[serve]'") from None
+        limits = RequestLimits(
+            text=max_text, batch=max_batch, body=max_body, concurrent=max_concurrent, seconds=timeout
+        )
+        options = Options(
+            limits=limits,
+            token=None if token_file is None else _read_token(token_file),
+            origins=tuple(allow_origin or ()),
+            log=None if no_access_log else _access_log(),
+            log_texts=log_texts,
+        )
+        supervisor = Supervisor(runs, options, workers, watch=watch, say=lambda line: show.say(line, err=True))
+        supervisor.run(host, port, hashed)
 
 
 def _read_token(path: Path) -> str:

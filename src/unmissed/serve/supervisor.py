@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from unmissed.archive import HashedAhead
 from unmissed.errors import InputError
 from unmissed.serve.generation import Site, fork, run_generation, stop_now
 from unmissed.serve.projects import RunPaths, check_paths, signature
@@ -69,8 +70,11 @@ class Supervisor:
         self._seen = signature(self._paths)
         self._is_stopping = False
 
-    def run(self, host: str, port: int) -> None:
-        """Serve at an address; raise InputError if it is taken, or if a run cannot be opened."""
+    def run(self, host: str, port: int, hashed: HashedAhead) -> None:
+        """Serve at an address; raise InputError if it is taken, or if a run cannot be opened.
+
+        The first generation uses the checksums in `hashed`; later ones compute their own.
+        """
         with contextlib.ExitStack() as stack:
             self._listener = stack.enter_context(bind(host, port))
             pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -80,7 +84,9 @@ class Supervisor:
             self._wakeup = stack.enter_context(_signals())
             stack.callback(self._kill)
             import_module("numba")  # every generation needs it, and gets it by the fork
+            hashed.wait()  # a fork copies no threads
             self._start([])
+            hashed.clear()
             self._loop()
 
     @property

@@ -49,7 +49,7 @@ def layout_key(shards: Sequence[Shard], n_sparse: int) -> str | None:
     for shard in shards:
         if shard.digest is None:
             return None
-        weights.append([shard.first, shard.digest, hashlib.sha256(np.ascontiguousarray(shard.bias)).hexdigest()])
+        weights.append([shard.first, shard.digest, hashlib.sha256(shard.bias.tobytes()).hexdigest()])
     settings = [SETTINGS.chunk_labels, SETTINGS.dense_labels, SETTINGS.int8_range]
     content = json.dumps([_code_digest(), settings, n_sparse, weights])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -161,4 +161,4 @@ def _has_flags(chunk: ChunkArrays) -> bool:
 def _ones() -> npt.NDArray[np.uint8]:
     """Return the number of bits that are set in each 16-bit number."""
     numbers = np.arange(2**16, dtype=np.uint16)
-    return np.unpackbits(numbers.view(np.uint8)).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
+    return np.asarray(np.unpackbits(numbers.view(np.uint8)).reshape(-1, 16).sum(axis=1), dtype=np.uint8)
