@@ -1,20 +1,23 @@
 """Simulate audits: labels of real data are dropped by known propensities, and simulated people answer the checks.
 
-    python -m benchmarks.audit DATA/bibtex [--cache DIR] [--checks 2000] [--simulations 200]
+    python -m benchmarks.audit DATA/bibtex [--cache DIR] [--checks 2000] [--simulations 200] [--drops 8] [--kinds KIND]
 
-For each propensity the finder is trained and calibrated once, out of fold; samples and answers are repeated. The plan
-always assumes Jain's propensities. Printed by frequency band: the true p (observed over all labels of the band), the
-mean estimate, the mean half-width of the 95 % interval, and in how many simulations the interval has the true p.
+Labels are dropped several times by each propensity. Each time the finder is trained and calibrated, out of fold, and
+an equal part of the simulations draws samples and answers. The plan always assumes Jain's propensities. Printed by
+frequency band: the true p (observed over all labels of the band), the mean estimate and its root mean squared error,
+the mean half-width of the 95 % interval, and in how many simulations the interval has the true p.
 """
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.corpora import load_corpus
 from benchmarks.missing import cross_fitted
 from unmissed.audit.audit_estimates import CellAnswers, estimate
+from unmissed.audit.missing_draws import LEVEL
 from unmissed.audit.sampling import AuditPopulation
 from unmissed.matrices import check_Y
 from unmissed.models import PWDiSMEC, TrainingData
@@ -44,19 +47,26 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--checks", type=int, default=2000)
     parser.add_argument("--simulations", type=int, default=200)
+    parser.add_argument("--drops", type=int, default=8, help="how often labels are dropped")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first drop")
+    parser.add_argument("--kinds", nargs="+", help="some of the propensities")
     options = parser.parse_args()
     corpus = load_corpus(options.data, options.cache)
     X, Y = corpus.X, check_Y(corpus.Y)
     rows = TrainingData.check(X, Y, normalize=True)
     p = known_propensities(rows.X, Y, PWDiSMEC().fit_rows(rows))
     for kind, each in p.items():
-        population, truth = audited(X, Y, each)
-        simulate(kind, population, truth, options)
+        if options.kinds is None or kind in options.kinds:
+            found = []
+            for drop in range(options.drops):
+                seeds = range(drop, options.simulations, options.drops)
+                found += simulate(*audited(X, Y, each, options.seed + drop), options.checks, seeds)
+            report(kind, found)
 
 
-def audited(X, Y, p: np.ndarray) -> tuple[AuditPopulation, np.ndarray]:
+def audited(X, Y, p: np.ndarray, seed: int) -> tuple[AuditPopulation, np.ndarray]:
     """Return the population of an audit of labels dropped by p, and the keys of dropped cells."""
-    kept = np.random.default_rng(1).random(Y.nnz) < p
+    kept = np.random.default_rng(seed).random(Y.nnz) < p
     coo = Y.tocoo()
     observed = check_Y(type(Y)((np.ones(kept.sum(), Y.dtype), (coo.row[kept], coo.col[kept])), shape=Y.shape))
     case = cross_fitted(X, observed)
@@ -65,30 +75,47 @@ def audited(X, Y, p: np.ndarray) -> tuple[AuditPopulation, np.ndarray]:
     return population, np.sort(coo.row[~kept].astype(np.int64) * Y.shape[1] + coo.col[~kept])
 
 
-def simulate(kind: str, population: AuditPopulation, dropped: np.ndarray, options: argparse.Namespace) -> None:
+class Audit(NamedTuple):
+    """A simulated audit by band: range of positives, true p, estimate, its interval and Horvitz-Thompson's estimate."""
+
+    bands: list[tuple[int, int]]
+    true: np.ndarray
+    p: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    raw: np.ndarray
+    warns: bool
+
+
+def simulate(population: AuditPopulation, dropped: np.ndarray, n_checks: int, seeds: range) -> list[Audit]:
+    """Return an audit per seed of the sample; people answer rightly."""
     n_missing = np.bincount(population.band[dropped % population.n_labels] + 1, minlength=len(population.bands) + 1)[1:]
     observed = np.array([band.n_observed for band in population.bands])
-    true = observed / (observed + n_missing)
-    found, rejected, raw = [], [], []
-    for seed in range(options.simulations):
-        sample = population.sample(options.checks, seed)
+    ranges = [(band.fewest, band.most) for band in population.bands]
+    found = []
+    for seed in seeds:
+        sample = population.sample(n_checks, seed)
         yes = np.isin(sample.rows * population.n_labels + sample.labels, dropped).astype(np.int64)
         result = estimate(sample, CellAnswers(yes, 1 - yes, np.zeros_like(yes)), seed)
-        found.append([(one.p, one.low, one.high) for one in result.bands])
-        raw.append([one.band.n_observed / (one.band.n_observed + one.horvitz_thompson) for one in result.bands])
-        rejected.append(result.constant_p_value is not None and result.constant_p_value < 0.01)
-    p, low, high = np.moveaxis(np.array(found), 2, 0)
+        p, low, high = np.array([(one.p, one.low, one.high) for one in result.bands]).T
+        raw = observed / (observed + [one.horvitz_thompson for one in result.bands])
+        warns = result.constant_p_value is not None and result.constant_p_value < LEVEL
+        found.append(Audit(ranges, observed / (observed + n_missing), p, low, high, raw, warns))
+    return found
+
+
+def report(kind: str, found: list[Audit]) -> None:
+    """Print the figures of audits with the same propensity; drops differ a little in the ranges of their bands."""
+    true, p, low, high, raw = (np.array([getattr(one, name) for one in found]) for name in Audit._fields[1:6])
     inside = (low <= true) & (true <= high)
-    print(f"{kind}: {len(sample)} checks, {options.simulations} simulations; all bands: ", end="")
-    print(f"coverage {inside.mean():.3f}, warns in {np.mean(rejected):.1%}")
-    for at, band in enumerate(population.bands):
-        width = ((high - low) / 2)[:, at]
-        print(
-            f"  {band.fewest}-{band.most} positives: true {true[at]:.3f}, estimate {p[:, at].mean():.3f} "
-            f"(sd {p[:, at].std():.3f}; Horvitz-Thompson {np.mean(raw, axis=0)[at]:.3f}, sd "
-            f"{np.std(raw, axis=0)[at]:.3f}), half-width {width.mean():.3f}, coverage {inside[:, at].mean():.3f}",
-            flush=True,
-        )
+    print(f"{kind}: {len(found)} simulations; all bands: coverage {inside.mean():.3f}, ", end="")
+    print(f"warns in {np.mean([one.warns for one in found]):.1%}")
+    for at, (fewest, most) in enumerate(found[0].bands):
+        width = ((high - low) / 2)[:, at].mean()
+        error, raw_error = (np.sqrt(((one - true)[:, at] ** 2).mean()) for one in (p, raw))
+        print(f"  {fewest}-{most} positives: true {true[:, at].mean():.3f}, estimate {p[:, at].mean():.3f} ", end="")
+        print(f"(error {error:.3f}; Horvitz-Thompson {raw[:, at].mean():.3f}, error {raw_error:.3f}), ", end="")
+        print(f"half-width {width:.3f}, coverage {inside[:, at].mean():.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ Each method is fitted to the same out-of-fold cells of PW-DiSMEC; test rows only
 By default folds are made as the official split was: debtags by the field `source`, eurlex57k and tibkat by random,
 bibtex by similar rows. `--rows N` takes a random part of the training rows. `--drop` also removes labels by Jain's
 propensities, trains and calibrates with what is left, and judges pi / p on the complete labels of the test rows. A star
-is for an ECE above the 95 % interval of perfect probabilities. Times are processor time of all threads. `--pieces`
-keeps the trained model and the out-of-fold cells, with their times, for another call that differs in the link only.
+is for an ECE above the 95 % interval of perfect probabilities. If folds are by a field, the floor of test rows that are
+right or wrong together in groups of this field is printed, too (wild bootstrap). Times are processor time of all
+threads. `--pieces` keeps the trained model and the out-of-fold cells, with their times, for another call that differs
+in the link only.
 """
 
 import argparse
@@ -36,13 +38,12 @@ SETS = ("bibtex", "debtags", "eurlex57k", "tibkat")
 GROUPS = {"debtags": "source", "eurlex57k": "random", "tibkat": "random"}
 
 
-def read_groups(folder: Path, field: str | None, n_samples: int) -> np.ndarray | None:
-    field = GROUPS.get(folder.name, "similar") if field is None else field
+def read_groups(folder: Path, field: str, n_samples: int, part: str = "train") -> np.ndarray | None:
     if field == "similar":
         return None
-    if field == "random" or not (folder / "train.jsonl.xz").is_file():
+    if field == "random" or not (folder / f"{part}.jsonl.xz").is_file():
         return np.arange(n_samples)
-    with lzma.open(folder / "train.jsonl.xz", "rt", encoding="utf-8") as lines:
+    with lzma.open(folder / f"{part}.jsonl.xz", "rt", encoding="utf-8") as lines:
         return np.array([str(json.loads(line)[field]) for line in lines])
 
 
@@ -76,7 +77,8 @@ def show(name: str, errors: list) -> None:
 
 def measure(folder: Path, options: argparse.Namespace) -> None:
     corpus = load_corpus(folder, options.cache)
-    groups = read_groups(folder, options.groups, corpus.X.shape[0])
+    field = options.groups or GROUPS.get(folder.name, "similar")
+    groups = read_groups(folder, field, corpus.X.shape[0])
     chosen = choose_rows(corpus.X.shape[0], options.rows)
     X, Y, groups = corpus.X[chosen], corpus.Y[chosen], None if groups is None else groups[chosen]
     print(f"{folder.name}:", end=" ")
@@ -91,6 +93,12 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     found = {name: map_scores(ranking.labels, ranking.scores) for name, map_scores in methods.items()}
     for name, p in found.items():
         show(name, probability_errors(ranking.labels, p, truth, train_counts=rows.label_counts))
+    if field not in ("similar", "random"):
+        of_test = read_groups(folder, field, len(ranking.labels), "test")
+        errors = probability_errors(
+            ranking.labels, found["calibration"], truth, train_counts=rows.label_counts, groups=of_test
+        )
+        show(f"floor by {field}", errors)
     for name in list(found)[1:]:
         gap = compare_log_loss(ranking.labels, found["calibration"], found[name], truth)
         print(f"  log loss minus that of {name}: {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")

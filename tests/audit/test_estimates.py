@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests.audit.populations import answered, simulated
+from unmissed.audit.accepted_shares import accepted_share
 from unmissed.audit.audit_estimates import CellAnswers, estimate
 from unmissed.audit.curves import curve_of, shrunk_curve
 from unmissed.errors import InputError
@@ -14,7 +16,8 @@ def all_answered(yes):
 
 
 def true_propensities(population, dropped):
-    missing = np.bincount(population.band[dropped % population.n_labels], minlength=len(population.bands))
+    band = population.band[dropped % population.n_labels]
+    missing = np.bincount(band[band >= 0], minlength=len(population.bands))
     observed = np.array([band.n_observed for band in population.bands])
     return observed / (observed + missing)
 
@@ -36,12 +39,12 @@ def test_horvitz_thompson_is_unbiased():
     population, dropped = simulated(lambda label, truth: 0.5)
     missing = np.bincount(population.band[dropped % population.n_labels])
     found = []
-    for seed in range(25):
+    for seed in range(16):
         sample = population.sample(600, seed)
         result = estimate(sample, all_answered(answered(sample, population, dropped)))
         found.append([one.horvitz_thompson for one in result.bands])
     error = np.mean(found, axis=0) - missing
-    assert (np.abs(error) < 3.5 * np.std(found, axis=0) / np.sqrt(25)).all()
+    assert (np.abs(error) < 3.5 * np.std(found, axis=0) / np.sqrt(16)).all()
 
 
 def test_a_propensity_that_depends_on_the_row_is_warned_of():
@@ -50,6 +53,17 @@ def test_a_propensity_that_depends_on_the_row_is_warned_of():
     result = estimate(sample, all_answered(answered(sample, population, dropped)))
     assert result.constant_p_value < 0.01
     assert any("depends on the row" in line for line in result.warnings)
+
+
+def test_intervals_have_the_true_propensity_also_if_it_depends_on_the_row():
+    inside = []
+    for seed in range(6):
+        population, dropped = simulated(lambda label, truth: np.minimum(0.2 + 0.8 * truth, 0.9), n_rows=600, seed=seed)
+        sample = population.sample(800, seed)
+        result = estimate(sample, all_answered(answered(sample, population, dropped)), seed)
+        true = true_propensities(population, dropped)
+        inside.append([one.low <= p <= one.high for one, p in zip(result.bands, true, strict=True)])
+    assert np.mean(inside) >= 0.8
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +117,24 @@ def test_the_finder_is_compared_with_the_answers_by_bin(audit):
     sample, yes = audit
     for one in estimate(sample, all_answered(yes)).finder:
         assert one.low <= one.predicted <= one.high
-        assert one.found_low <= one.found <= one.found_high
+        assert one.share_low <= one.share <= one.share_high
+
+
+def test_shares_have_the_interval_of_clopper_and_pearson_also_for_equal_weights():
+    yes, stated = np.array([1, 0, 0, 1, 1, 0, 0, 0, 0, 0]), np.full(10, 0.4)
+    exact = stats.binomtest(3, 10).proportion_ci(0.95, method="exact")
+    for weights in (None, np.full(10, 7.0)):
+        found = accepted_share(0.0, 1.0, yes, stated, weights)
+        assert (found.n_decided, found.n_accepted, found.share) == (10, 3, pytest.approx(0.3))
+        np.testing.assert_allclose((found.share_low, found.share_high), exact)
+    uneven = accepted_share(0.0, 1.0, yes, stated, np.array([1.0, 1, 1, 2, 3, 1, 1, 3, 3, 4]))
+    assert uneven.share == pytest.approx(0.3)
+    assert uneven.share_high - uneven.share_low > exact.high - exact.low
+    for answer in (0, 1):
+        sure = accepted_share(0.0, 1.0, np.full(10, answer), np.full(10, np.nan))
+        assert (sure.share_low, sure.share_high)[answer] == answer
+        assert sure.share_low < sure.share_high
+        assert sure.predicted is None
 
 
 def test_no_answers_are_refused(audit):

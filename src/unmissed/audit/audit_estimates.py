@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from unmissed.audit.accepted_shares import AcceptedShare, accepted_share
 from unmissed.audit.missing_draws import LEVEL, MissingDraws, draw_missing
 from unmissed.audit.sampling import BIN_EDGES, AuditSample, Band
 from unmissed.errors import InputError
@@ -67,18 +68,6 @@ class BandEstimate(NamedTuple):
     p_unsure_yes: float
 
 
-class FinderBin(NamedTuple):
-    """How often cells of a bin of `missing_probability` were answered yes: predicted, found and its 95 % interval."""
-
-    low: float
-    high: float
-    n_checked: int
-    predicted: float
-    found: float
-    found_low: float
-    found_high: float
-
-
 class Agreement(NamedTuple):
     """Agreement of people: cells with several answers, share of agreeing pairs, Fleiss' kappa (None if undefined)."""
 
@@ -103,7 +92,7 @@ class AuditResult:
     """
 
     bands: list[BandEstimate]
-    finder: list[FinderBin]
+    finder: list[AcceptedShare]
     agreement: Agreement | None
     n_cells: int
     n_decided: int
@@ -154,7 +143,9 @@ def estimate(sample: AuditSample, answers: CellAnswers, seed: int = 0) -> AuditR
     yes = np.bincount(sample.stratum, weights=answers.share_of_yes(), minlength=size).astype(np.float64)
     unsure = np.bincount(sample.stratum[answers.only_unsure], minlength=size).astype(np.int64)
     found = draw_missing(sample, n, yes, seed)
-    as_no, as_yes = draw_missing(sample, n + unsure, yes, seed), draw_missing(sample, n + unsure, yes + unsure, seed)
+    as_no = as_yes = found
+    if unsure.any():
+        as_no, as_yes = (draw_missing(sample, n + unsure, each, seed) for each in (yes, yes + unsure))
     return AuditResult(
         [_estimate_band(sample, at, n, yes, [found, as_no, as_yes]) for at in range(len(sample.bands))],
         _finder_bins(sample, answers),
@@ -191,20 +182,14 @@ def _estimate_band(sample: AuditSample, at: int, n: Integers, yes: Floats, draws
     )
 
 
-def _finder_bins(sample: AuditSample, answers: CellAnswers) -> list[FinderBin]:
+def _finder_bins(sample: AuditSample, answers: CellAnswers) -> list[AcceptedShare]:
     """Return predicted and answered shares of missing labels by bin, weighted to all cells of the bin."""
-    decided, found = answers.decided, []
-    weight, share = 1 / sample.inclusion_probability, answers.share_of_yes()
+    weight, share, predicted = 1 / sample.inclusion_probability, answers.share_of_yes(), sample.missing_probability
+    found = []
     for low, high in pairwise(BIN_EDGES):
-        inside = np.array([one.low == low for one in sample.strata])[sample.stratum] & decided
+        inside = np.array([one.low == low for one in sample.strata])[sample.stratum] & answers.decided
         if inside.any():
-            w = weight[inside] / weight[inside].sum()
-            effective, mean = 1 / float((w**2).sum()), float((w * share[inside]).sum())
-            interval = stats.beta.ppf([0.025, 0.975], effective * mean + 0.5, effective * (1 - mean) + 0.5)
-            if mean in (0.0, 1.0):
-                interval[int(mean)] = mean  # the interval of Jeffreys has the observed share
-            predicted = float((w * sample.missing_probability[inside]).sum())
-            found.append(FinderBin(low, high, int(inside.sum()), predicted, mean, *map(float, interval)))
+            found.append(accepted_share(low, high, share[inside], predicted[inside], weight[inside]))
     return found
 
 

@@ -7,16 +7,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+from scipy.special import betaln, logsumexp, softmax
 
-from unmissed.audit.sampling import AuditSample
+from unmissed.audit.sampling import AuditSample, prior_shape
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 LEVEL = 0.01
 """Level of the tests whose rejection is a warning."""
+_TREND_LEVEL = 0.1
 _DRAWS = 4000
 _LARGEST = 0.95  # of a prior mean
+_SHAPES = np.geomspace(1.0, 256.0, 7)  # of the ratios of strata around that of their band
+_SLOPES = np.linspace(-1.5, 1.5, 15)  # of log ratios over log(missing_probability); not 0 if p depends on the row
+_RATIOS = 101  # of a band
 _LEAST_EXPECTED = 1.0  # yes answers of a stratum that the test uses
 
 
@@ -48,7 +53,6 @@ class _Strata:
         self.band = np.array([one.band for one in sample.strata])
         self.size = np.array([one.n_cells for one in sample.strata])
         self.observed = np.array([one.n_observed for one in sample.strata], dtype=np.float64)
-        self.shape = np.array([one.ratio_shape for one in sample.strata])
         self.ranked = np.array([one.is_ranked for one in sample.strata])
         self.score = np.log(np.maximum([one.mean_probability for one in sample.strata], 1e-12))
         self.center = np.log([one.center for one in sample.strata])
@@ -73,7 +77,8 @@ class _Strata:
 def draw_missing(sample: AuditSample, n: Integers, yes: Floats, seed: int = 0) -> MissingDraws:
     """Return draws of the missing labels of each band.
 
-    If the test rejects that p is constant within bands, missing per observed labels follow a power of the probability.
+    If a test with the level 0.1 rejects that p is constant within bands, missing per observed labels may follow a power
+    of the probability. With that freedom intervals are a third wider, so it is not given without a reason.
 
     Parameters
     ----------
@@ -82,50 +87,64 @@ def draw_missing(sample: AuditSample, n: Integers, yes: Floats, seed: int = 0) -
     seed : of the draws
     """
     strata = _Strata(sample, n, yes)
-    strata.follow(_draw(strata, False, seed))
+    strata.follow(_draw(strata, np.zeros(1), seed))
     p_value, uneven = _test_constant(strata)
-    missing = _draw(strata, p_value is not None and p_value < LEVEL, seed)
-    return MissingDraws(missing, p_value, uneven)
+    free = p_value is not None and p_value < _TREND_LEVEL
+    return MissingDraws(_draw(strata, _SLOPES if free else np.zeros(1), seed), p_value, uneven)
 
 
-def _draw(strata: _Strata, trend: bool, seed: int) -> Floats:
+def _draw(strata: _Strata, slopes: Floats, seed: int) -> Floats:
     """Return draws of missing labels, shape (draws, bands)."""
     rng = np.random.default_rng(seed)
-    ratio = _trend_ratios(strata, rng) if trend else _band_ratios(strata, rng)[:, strata.band]
-    mean = np.clip(ratio * strata.rate, 1e-12, _LARGEST)
-    theta = rng.beta(strata.shape + strata.yes, strata.shape * (1 - mean) / mean + strata.n - strata.yes)
+    mean, shape = _draw_priors(strata, slopes, rng)
+    theta = rng.beta(shape + strata.yes, shape * (1 - mean) / mean + strata.n - strata.yes)
     missing = strata.yes + rng.binomial(strata.size - strata.n, theta)
     return np.asarray(missing @ (strata.band[:, None] == np.arange(len(strata.band_center))), dtype=np.float64)
 
 
-def _band_ratios(strata: _Strata, rng: np.random.Generator) -> Floats:
-    """Return draws of missing per observed labels of each band: gamma, with the prior of Jeffreys."""
-    n_bands = len(strata.band_center)
-    yes = np.bincount(strata.band, weights=strata.yes, minlength=n_bands)
-    exposure = np.bincount(strata.band, weights=strata.n * strata.rate, minlength=n_bands)
-    return np.asarray(rng.gamma(yes + 0.5, 1.0, (_DRAWS, n_bands)) / np.maximum(exposure, 1e-300))
+def _draw_priors(strata: _Strata, slopes: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return draws (draws, strata) of mean and shape of the prior of each stratum's share of missing labels.
 
-
-def _trend_ratios(strata: _Strata, rng: np.random.Generator) -> Floats:
-    """Return draws of missing per observed labels of each stratum: log-linear in log(missing_probability).
-
-    A Poisson regression with one intercept per band and one slope, by Newton's method; draws are from the normal
-    approximation.
+    Missing per observed labels are r_b exp(slope (score - mean score)) in band b, times a gamma variable of mean 1 and
+    a shape that all strata share, since nobody knows before how far they differ. The answers of a stratum are
+    beta-binomial. Slope, shape and ratios have a posterior on a grid: half of the slope's prior is at 0 and half is
+    standard normal, the logarithm of the shape is uniform, and ratios have the prior of Jeffreys.
     """
-    n_bands = len(strata.band_center)
-    design = np.column_stack([strata.band[:, None] == np.arange(n_bands), strata.score]).astype(np.float64)
-    offset = np.log(np.maximum(strata.n * strata.rate, 1e-300))
-    ridge = np.append(np.full(n_bands, 0.01), 1.0)  # normal priors of variance 100 and 1
-    beta = np.zeros(n_bands + 1)
-    for _ in range(100):
-        expected = np.exp(np.clip(offset + design @ beta, -50, 50))
-        hessian = (design.T * expected) @ design + np.diag(ridge)
-        step = np.linalg.solve(hessian, design.T @ (strata.yes - expected) - ridge * beta)
-        beta += step * min(1.0, 1 / max(float(np.abs(step).max()), 1e-300))
-        if np.abs(step).max() < 1e-9:
-            break
-    draws = rng.multivariate_normal(beta, np.linalg.inv(hessian), _DRAWS)
-    return np.asarray(np.exp(np.clip(draws @ design.T, -50, 50)))
+    shape = prior_shape(_SHAPES[:, None], strata.observed)
+    normal = np.exp(-0.5 * slopes**2)
+    total = np.log((slopes == 0) + normal / normal.sum())[:, None] + np.zeros((1, len(shape)))
+    parts = []
+    for band in range(len(strata.band_center)):
+        at = np.flatnonzero(strata.band == band)
+        exposure = np.maximum(strata.n[at] * strata.rate[at], 1e-300)
+        yes = float(strata.yes[at].sum()) + 0.5
+        log_ratio = np.log(yes / exposure.sum()) + 5 * np.sqrt(1 / yes + 0.1) * np.linspace(-1, 1, _RATIOS)
+        score = strata.score[at] - np.average(strata.score[at], weights=exposure)
+        log_mean = log_ratio[:, None] + np.log(strata.rate[at]) + slopes[:, None, None] * score
+        likelihood = 0.5 * log_ratio + _log_likelihood(strata, at, log_mean, shape[:, at])
+        total = total + logsumexp(likelihood, axis=2)
+        parts.append((at, log_ratio, score, likelihood))
+    chosen = rng.choice(total.size, _DRAWS, p=softmax(total.ravel()))
+    slope, which = slopes[chosen // len(shape)], chosen % len(shape)
+    mean = np.empty((_DRAWS, len(strata.band)))
+    for at, log_ratio, score, likelihood in parts:
+        share = np.cumsum(softmax(likelihood.reshape(total.size, -1), axis=1), axis=1)[chosen]
+        index = (share < rng.random((_DRAWS, 1))).sum(axis=1).clip(max=_RATIOS - 1)
+        ratio = log_ratio[index] + (log_ratio[1] - log_ratio[0]) * (rng.random(_DRAWS) - 0.5)
+        mean[:, at] = _limited(ratio[:, None] + np.log(strata.rate[at]) + slope[:, None] * score)
+    return mean, shape[which]
+
+
+def _log_likelihood(strata: _Strata, at: Integers, log_mean: Floats, shape: Floats) -> Floats:
+    """Return the log-likelihood (slopes, shapes, ratios) of the answers of a band's strata, without constants."""
+    mean, a = _limited(log_mean)[:, None], shape[:, None]
+    b, yes, no = a * (1 - mean) / mean, strata.yes[at], (strata.n - strata.yes)[at]
+    found: Floats = (betaln(a + yes, b + no) - betaln(a, b)).sum(axis=-1)
+    return found
+
+
+def _limited(log_mean: Floats) -> Floats:
+    return np.clip(np.exp(np.minimum(log_mean, 0.0)), 1e-12, _LARGEST)
 
 
 def _test_constant(strata: _Strata) -> tuple[float | None, list[int]]:

@@ -17,8 +17,7 @@ Integers = npt.NDArray[np.int64]
 
 BIN_EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 """Edges of the bins of `missing_probability`."""
-RATIO_SHAPE = 8.0
-"""Shape of the gamma prior of missing labels per observed label of a stratum, relative to those of its band."""
+_RATIO_SHAPE = 8.0  # of missing labels per observed label of a stratum, relative to those of its band, in a plan
 _LEAST_CHECKS = 10  # per stratum
 _LEAST_REST = 0.02  # fraction of all checks for the unranked cells of each band
 _STEPS = 400  # in which checks are distributed
@@ -69,11 +68,6 @@ class Stratum(NamedTuple):
     def is_ranked(self) -> bool:
         """Whether the cells are among the best labels of their rows."""
         return self.low >= 0
-
-    @property
-    def ratio_shape(self) -> float:
-        """Shape of the gamma prior of missing per observed labels; few observed labels say little about the rate."""
-        return 1 / (1 / RATIO_SHAPE + 2 / (self.n_observed + 0.5))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +229,17 @@ def frequency_bands(label_counts: npt.ArrayLike, n_bands: int) -> Integers:
     return np.asarray(band[which], dtype=np.int64)
 
 
+def prior_shape(ratio_shape: Any, n_observed: Floats) -> Floats:
+    """Return the shape of the gamma prior of missing per observed labels of strata.
+
+    Parameters
+    ----------
+    ratio_shape : shape of the ratios of strata around that of their band, 1 / their squared coefficient of variation
+    n_observed : observed labels of each stratum; few of them say little about the rate
+    """
+    return np.asarray(1 / (1 / ratio_shape + 2 / (n_observed + 0.5)), dtype=np.float64)
+
+
 def allocate(strata: list[Stratum], bands: list[Band], n_checks: int) -> list[Stratum]:
     """Return the strata with at most `n_checks` distributed over them, as `AuditPopulation.sample` describes.
 
@@ -248,7 +253,7 @@ def allocate(strata: list[Stratum], bands: list[Band], n_checks: int) -> list[St
     checks = least.copy()
     q = np.clip([one.mean_probability for one in strata], 1e-9, 1 - 1e-9)
     missing = q * [one.n_cells for one in strata]
-    shape = np.array([one.ratio_shape for one in strata])
+    shape = prior_shape(_RATIO_SHAPE, np.array([one.n_observed for one in strata], dtype=np.float64))
     of_band = [np.flatnonzero([one.band == at for one in strata]) for at in range(len(bands))]
     observed = np.array([max(band.n_observed, 1) for band in bands], dtype=np.float64)
     total = np.array([missing[members].sum() for members in of_band])

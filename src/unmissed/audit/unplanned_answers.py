@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
+from unmissed.audit.accepted_shares import AcceptedShare, accepted_share
 from unmissed.audit.answers import Answer, Verdict
 from unmissed.audit.audit_estimates import Agreement, CellAnswers, agreement_of
 from unmissed.audit.sampling import frequency_bands
@@ -27,27 +27,6 @@ NO_PROPENSITIES = (
     "these answers belong to no plan: propensities cannot be estimated from them, since nobody knows how the questions "
     "were chosen. The shares hold for questions chosen in the same way (unmissed audit plan draws a sample)"
 )
-
-
-class AcceptedShare(NamedTuple):
-    """Accepted among decided questions, with the exact 95 % interval (Clopper and Pearson).
-
-    Parameters
-    ----------
-    low, high : the stated probabilities, or the training rows of the labels, of these questions
-    n_decided, n_accepted : questions with more yes than no or more no than yes, and how many are yes
-    share, share_low, share_high : accepted over decided, and its interval
-    predicted : the mean stated probability; None if some question has none
-    """
-
-    low: float
-    high: float
-    n_decided: int
-    n_accepted: int
-    share: float
-    share_low: float
-    share_high: float
-    predicted: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +128,7 @@ class _Questions(NamedTuple):
 
     def share(self, chosen: Mask, low: float, high: float) -> AcceptedShare:
         """Return the share of accepted questions among chosen ones, which are decided."""
-        n, k = int(chosen.sum()), int(self.accepted[chosen].sum())
-        interval = stats.binomtest(k, n).proportion_ci(0.95, method="exact")
-        mean = float(self.stated[chosen].mean())
-        predicted = None if np.isnan(mean) else mean
-        return AcceptedShare(low, high, n, k, k / n, float(interval.low), float(interval.high), predicted)
+        return accepted_share(low, high, self.accepted[chosen], self.stated[chosen])
 
 
 def _count(cells: Sequence[Sequence[Answer]]) -> list[Integers]:

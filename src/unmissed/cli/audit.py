@@ -12,11 +12,13 @@ from unmissed.cli.train import OldRows, RunPath
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
+    from unmissed.audit.accepted_shares import AcceptedShare
     from unmissed.audit.audit_estimates import Agreement, AuditResult
 
 app = typer.Typer(
     no_args_is_help=True, help="Estimate how many labels are missing: plan checks by people, read their answers."
 )
+_SHARE_COLUMNS = ["decided", "accepted", "share accepted", "stated probability"]
 
 
 @app.command()
@@ -192,19 +194,23 @@ def _print_result(result: "AuditResult") -> None:
     ]
     columns = ["labels with", "labels", "checked", "yes", "observed", "missing", "propensity", "unsure as yes - no"]
     show.print_table(f"{result.n_decided:,} of {result.n_cells:,} questions answered [95 % interval]", columns, rows)
-    finder: Sequence[list[str]] = [
-        [
-            f"{one.low:g} - {one.high:g}",
-            f"{one.n_checked:,}",
-            f"{one.predicted:.3f}",
-            f"{one.found:.3f} [{one.found_low:.3f}, {one.found_high:.3f}]",
-        ]
-        for one in result.finder
-    ]
-    show.print_table(
-        "Probability that a label is missing: predicted and answered", ["bin", "checked", "predicted", "yes"], finder
-    )
+    finder = _share_rows("{low:g} - {high:g}", result.finder)
+    show.print_table("Probability that a label is missing: predicted and answered", ["bin", *_SHARE_COLUMNS], finder)
     _print_agreement(result.agreement)
+
+
+def _share_rows(name: str, shares: "Sequence[AcceptedShare]") -> list[list[str]]:
+    """Return the rows of a table of accepted shares."""
+    return [
+        [
+            name.format(low=one.low, high=one.high),
+            f"{one.n_decided:,}",
+            f"{one.n_accepted:,g}",
+            f"{one.share:.3f} [{one.share_low:.3f}, {one.share_high:.3f}]",
+            "-" if one.predicted is None else f"{one.predicted:.3f}",
+        ]
+        for one in shares
+    ]
 
 
 def _print_agreement(agreement: "Agreement | None") -> None:
@@ -229,21 +235,10 @@ def _read_without_plan(files: Sequence[Path], run: Path, out: Path | None, json:
         show.print_json(found.to_json())
         return
     title = f"{found.n_answers:,} answers to {found.n_questions:,} questions [95 % interval]"
-    groups = [("all", [] if found.overall is None else [found.overall])]
-    groups += [("probability {low:g} - {high:g}", found.by_probability)]
-    groups += [("{low:,.0f}-{high:,.0f} positives", found.by_frequency)]
-    rows = [
-        [
-            name.format(low=one.low, high=one.high),
-            f"{one.n_decided:,}",
-            f"{one.n_accepted:,}",
-            f"{one.share:.3f} [{one.share_low:.3f}, {one.share_high:.3f}]",
-            "-" if one.predicted is None else f"{one.predicted:.3f}",
-        ]
-        for name, shares in groups
-        for one in shares
-    ]
-    show.print_table(title, ["questions", "decided", "accepted", "share accepted", "stated probability"], rows)
+    rows = _share_rows("all", [] if found.overall is None else [found.overall])
+    rows += _share_rows("probability {low:g} - {high:g}", found.by_probability)
+    rows += _share_rows("{low:,.0f}-{high:,.0f} positives", found.by_frequency)
+    show.print_table(title, ["questions", *_SHARE_COLUMNS], rows)
     _print_agreement(found.agreement)
     for line in found.warnings:
         show.say(f"Warning: {line}.")

@@ -112,6 +112,7 @@ def probability_errors(
     k: Sequence[int] = (1, 5),
     *,
     train_counts: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
     settings: ErrorSettings | None = None,
 ) -> list[ProbabilityErrors]:
     """Return the errors of probabilities at each k: of all labels, then of each frequency decile.
@@ -127,22 +128,26 @@ def probability_errors(
     k : sequence of int
     train_counts : array of n_labels, optional
         Training positives per label. Without them there are no deciles.
+    groups : array of n_samples, optional
+        The group of each row, such as its source. Labels of one group are right or wrong together, which raises the
+        noise floor: it is then the mean ECE if the residuals of each group get a random sign (wild bootstrap).
     settings : ErrorSettings, optional
     """
     settings = ErrorSettings() if settings is None else settings
     listed, predicted = _check(labels, probabilities, Y)
     observed = find_observed(listed, Y)
+    of_row = None if groups is None else _check_groups(groups, len(listed))
     decile = None if train_counts is None else decile_of(train_counts)
     found = []
     for cut in k:
         if not 1 <= cut <= listed.shape[1]:
             raise InputError(f"k is {cut}; the ranking has {listed.shape[1]} labels per row")
         top, kept = (predicted[:, :cut], observed[:, :cut]), listed[:, :cut] >= 0
-        found.append(_errors(*top, kept, cut, None, settings))
+        found.append(_errors(*top, kept, cut, None, settings, of_row))
         if decile is not None:
             of_cell = np.where(kept, decile[listed[:, :cut]], -1)
-            groups = np.unique(of_cell[kept]).tolist()
-            found += [_errors(*top, of_cell == group, cut, group, settings) for group in groups]
+            numbers = np.unique(of_cell[kept]).tolist()
+            found += [_errors(*top, of_cell == number, cut, number, settings, of_row) for number in numbers]
     return found
 
 
@@ -184,8 +189,22 @@ def _check(labels: npt.ArrayLike, probabilities: npt.ArrayLike, Y: sp.csr_matrix
     return listed, predicted
 
 
+def _check_groups(groups: npt.ArrayLike, n_samples: int) -> npt.NDArray[np.int64]:
+    """Return the group of each row, numbered from 0."""
+    found = np.asarray(groups)
+    if found.shape != (n_samples,):
+        raise InputError(f"groups have shape {found.shape}; expected one id for each of {n_samples} rows")
+    return np.unique(found, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
 def _errors(
-    predicted: Floats, observed: Mask, kept: Mask, k: int, decile: int | None, settings: ErrorSettings
+    predicted: Floats,
+    observed: Mask,
+    kept: Mask,
+    k: int,
+    decile: int | None,
+    settings: ErrorSettings,
+    groups: npt.NDArray[np.int64] | None,
 ) -> ProbabilityErrors:
     """Return the errors of the kept cells."""
     p, y = predicted[kept], observed[kept]
@@ -198,13 +217,15 @@ def _errors(
     curve = ReliabilityCurve(
         np.bincount(of_bin, p, n_bins) / mass, np.bincount(of_bin, y, n_bins) / mass, mass.astype(np.int64)
     )
-    _, rows = np.unique(np.nonzero(kept)[0], return_inverse=True)  # rows without such cells change no figure
+    used, rows = np.unique(np.nonzero(kept)[0], return_inverse=True)  # rows without such cells change no figure
     n_rows = int(rows[-1]) + 1
     gaps = np.bincount(rows * n_bins + of_bin, p - y, n_rows * n_bins).reshape(n_rows, n_bins)
     means = [np.bincount(rows, loss, n_rows) for loss in (_log_loss(p, y), (p - y) ** 2, np.ones(len(p)))]
     terms = np.column_stack([gaps, *means])
     ece, log_loss, brier = _figures(terms.sum(axis=0)[None])[0].tolist()
-    drawn = _noise(p, of_bin, n_bins, settings)
+    drawn = (
+        _noise(p, of_bin, n_bins, settings) if groups is None else _group_noise(gaps / len(p), groups[used], settings)
+    )
     intervals = _intervals(terms, ece, settings)
     intervals["floor"] = Interval(*np.quantile(drawn, _tails(settings.level)).tolist())
     return ProbabilityErrors(k, decile, len(p), ece, float(drawn.mean()), log_loss, brier, intervals, curve)
@@ -243,6 +264,18 @@ def _noise(p: Floats, of_bin: npt.NDArray[np.int64], n_bins: int, settings: Erro
     rng = np.random.default_rng([settings.seed, 1])
     gaps = [np.abs(np.bincount(of_bin, p - (rng.random(len(p)) < p), n_bins)).sum() for _ in range(settings.n_draws)]
     return np.asarray(gaps, dtype=np.float64) / len(p)
+
+
+def _group_noise(gaps: Floats, groups: npt.NDArray[np.int64], settings: ErrorSettings) -> Floats:
+    """Return the ECE of each draw of a sign for the residuals of each group.
+
+    `gaps` are the residuals of rows and bins over the number of cells.
+    """
+    sums = np.zeros((int(groups.max()) + 1, gaps.shape[1]))
+    np.add.at(sums, groups, gaps)
+    rng = np.random.default_rng([settings.seed, 1])
+    signs = rng.choice([-1.0, 1.0], (settings.n_draws, len(sums)))
+    return np.asarray(np.abs(signs @ sums).sum(axis=1))
 
 
 def _log_loss(p: Floats, y: Mask) -> Floats:
