@@ -274,7 +274,7 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     """Return labels as int32; raise InputError if they are not integers or would overflow."""
     if labels.size and not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f"labels of a ranking are integers, not {labels.dtype}")
-    if labels.size and (labels.min() < -1 or labels.max() > np.iinfo(np.int32).max):
+    if labels.size and (labels.min() < -1 or (labels.dtype != np.int32 and labels.max() > np.iinfo(np.int32).max)):
         raise InputError("labels of a ranking are at least 0 and below 2^31, or -1 for an empty position")
     return labels.astype(np.int32, copy=False)
 

@@ -27,6 +27,8 @@ _MAX_THREADS = 2**15  # a pool that never makes a call wait for a thread
 
 def count_jobs(n_jobs: Any) -> int:
     """Return the number of threads for `n_jobs`: None and -1 mean all available cores, -2 all but one."""
+    if type(n_jobs) is int and n_jobs > 0:
+        return n_jobs
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     if n_jobs is None:
         return cores

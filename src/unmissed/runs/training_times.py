@@ -21,7 +21,7 @@ from unmissed.runs.planning import Estimate, make_plan
 _SAMPLES = 32, 8  # a method is trained on 1/32 and on 1/8 of the rows
 _LEAST_ROWS = 500  # of the smaller sample
 _EXPONENTS = 0.5, 2.0  # limits of the growth of time with the number of rows
-_EXPONENT_ERROR = 0.2  # error of the exponent that the interval allows for
+_EXPONENT_ERROR = 0.1  # error of the exponent that the interval allows for
 _ERROR = 0.15  # relative half-width of the interval of a time that was measured
 
 
@@ -47,7 +47,7 @@ def estimate_times(
     """Estimate the training time of methods with their default parameters; the fastest comes first.
 
     Methods that train labels one by one train `n_sampled` labels on all rows (`make_plan`). Others train all labels on
-    1/32 and on 1/8 of the rows, and the time is extrapolated by the power of n that these two show.
+    1/32 and on 1/8 of the rows, and the time is extrapolated from these two (`extrapolate`).
     """
     names = list(dict.fromkeys(methods))
     if len(names) < 2:
@@ -78,18 +78,21 @@ def sample_sizes(n_samples: int) -> tuple[int, int]:
 
 
 def extrapolate(n_rows: tuple[int, int], seconds: tuple[float, float], n_samples: int) -> Estimate:
-    """Return the time for `n_samples` rows by a power law through the times of two samples.
+    """Return the time for `n_samples` rows, given the times of two samples.
 
-    The interval allows for an error of the exponent of 0.2, and of a measured time of 15 %.
+    It grows by the power law through both. If that is slower than n, part of the time of the small samples may not grow
+    at all: the estimate is then the geometric mean of the power law and of the straight line through both. The interval
+    covers these two, and allows for an error of the exponent of 0.1 and of a measured time of 15 %.
     """
     growth = n_samples / n_rows[1]
-    exponent = 1.0
+    exponent, line = 1.0, seconds[1] * growth
     if n_rows[1] > n_rows[0] and min(seconds) > 0:
         exponent = math.log(seconds[1] / seconds[0]) / math.log(n_rows[1] / n_rows[0])
-    exponent = min(max(exponent, _EXPONENTS[0]), _EXPONENTS[1])
-    value = seconds[1] * growth**exponent
+        line = seconds[1] + max(seconds[1] - seconds[0], 0.0) * (n_samples - n_rows[1]) / (n_rows[1] - n_rows[0])
+    power = seconds[1] * growth ** min(max(exponent, _EXPONENTS[0]), _EXPONENTS[1])
+    low, high = sorted((power, line if exponent < 1 else power))
     spread = growth**_EXPONENT_ERROR
-    return Estimate(value * (1 - _ERROR) / spread, value, value * (1 + _ERROR) * spread)
+    return Estimate(low * (1 - _ERROR) / spread, math.sqrt(low * high), high * (1 + _ERROR) * spread)
 
 
 def _train(model: Model, rows: TrainingData, chosen: Any) -> float:
