@@ -58,7 +58,9 @@ def report(rows: list[dict[str, Any]], weeks: int, method: str, folder: Path) ->
         fresh, seconds = timed(week_update)
         print(f"week {week + 1}: {size:,} new rows, {len(ids)} withdrawn, {fresh.n_features - before:+,} words, "
               f"{seconds:.1f} s")  # fmt: skip
-    final = write(folder / "final.jsonl", [row for row in rows if row["id"] not in set(gone)])
+    last = {row["text"]: number for number, row in enumerate(rows)}  # a new text replaces an equal old one
+    kept = [row for number, row in enumerate(rows) if number >= first or last[row["text"]] < first]
+    final = write(folder / "final.jsonl", [row for row in kept if row["id"] not in set(gone)])
     scratch, full = timed(lambda: train(method, load(final, text=text), folder / "scratch", params))
     same = _same(fresh, scratch)
     print(f"training from the beginning: {full:.1f} s; the last update takes {seconds / full:.2f} of it; same scores: "

@@ -84,9 +84,9 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     """What the model does with the dense part of X."""
     cost_support: ClassVar[CostSupport] = CostSupport()
     """Whether costs may depend on rows and on cells."""
-    uses_label_terms: ClassVar[bool] | property = False
+    uses_label_terms: bool = False
     """Whether training takes the names of labels as features (`TrainingData.label_terms`)."""
-    ranks_untrained: ClassVar[bool] | property = False
+    ranks_untrained: bool = False
     """Whether labels without a training positive are ranked, too."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""

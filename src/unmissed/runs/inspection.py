@@ -134,9 +134,9 @@ def describe_label(run: Run, label: int, top: int = 20) -> dict[str, Any]:
 def verify(run: Run) -> int:
     """Check all checksums and index ranges of a run; return the number of pieces."""
     checked = Run(run.folder.path, verify=True)
-    names = (checked.label_names, checked.label_titles, checked.label_counts, checked.feature_names, checked.text)
-    names += (checked.notations,)
-    del names  # reading them verified them
+    names = checked.label_names, checked.label_titles, checked.label_counts, checked.feature_names, checked.text
+    concepts = checked.vocabulary
+    del names, concepts  # reading them verified them
     return len(checked.model.pieces_.listed())
 
 

@@ -69,17 +69,19 @@ def update(
             dataset = None
         dropped = _check_dropped(run, drop_labels)
         old, sources = _old(run, old_rows, dataset, progress)
-        if remove:
-            old = _without(run, old, remove, progress)
-            sources = [Source.of(one) for one in old]
+        origins = _without(run, old, remove, progress) if remove else {}
         grown = None
         if vocabulary_growth:
             every = [*old, *([] if dataset is None else [dataset])]
-            origins = [_origin(run, one) for one in every]
-            grown = grow_text(run, origins, progress)
-            every = [load_again(one, text=grown.text, progress=progress) for one in origins]
+            places = [origins.get(number) or _origin(one) for number, one in enumerate(every)]
+            grown = grow_text(run, places, progress)
+            every = [load_again(one, text=grown.text, progress=progress) for one in places]
             old, dataset = (every, None) if dataset is None else (every[:-1], every[-1])
             sources = [Source.of(one) for one in old]
+        elif remove:
+            for number, origin in origins.items():
+                old[number] = load_again(origin, text=run.text, progress=progress)
+                sources[number] = Source.of(old[number])
         joined = join(run, old, dataset, dropped=dropped, grown=grown).dataset
         position = Path(path).resolve()
         aside = next_of(position)
@@ -107,7 +109,7 @@ def _check_dropped(run: Run, labels: Collection[str]) -> set[str]:
     return dropped
 
 
-def _origin(run: Run, dataset: Dataset) -> Origin:
+def _origin(dataset: Dataset) -> Origin:
     """Return the origin of a data set of documents; raise InputError if it has none."""
     origin = dataset.origin
     if origin is None or not isinstance(find_reader(origin.path), DocumentReader):
@@ -118,22 +120,21 @@ def _origin(run: Run, dataset: Dataset) -> Origin:
     return origin
 
 
-def _without(run: Run, old: Sequence[Dataset], ids: Collection[str], progress: Progress) -> list[Dataset]:
-    """Return old rows without those of some ids, read again; raise InputError if no row has one of the ids."""
-    remaining, kept = set(ids), []
-    for dataset in old:
-        origin = _origin(run, dataset)
+def _without(run: Run, old: Sequence[Dataset], ids: Collection[str], progress: Progress) -> dict[int, Origin]:
+    """Return origins that leave out some ids, by the number of the data set; raise InputError if no row has one."""
+    remaining, changed = set(ids), {}
+    for number, dataset in enumerate(old):
+        origin = _origin(dataset)
         options = origin_options(origin)
         found = remaining & set(Documents(origin.path, options).label_lists(progress)[1] or ())
         if found:
             remaining -= found
             words = {**origin.options, "without": sorted({*options.without, *found})}
-            dataset = load_again(Origin(origin.path, words), text=run.text, progress=progress)
-        kept.append(dataset)
-    if len(remaining) == len(set(ids)):
+            changed[number] = Origin(origin.path, words)
+    if not changed:
         shown = ", ".join(sorted(remaining)[:3])
         raise InputError(f"{run.folder}: none of the {len(remaining):,} ids to remove is in its training data: {shown}")
-    return kept
+    return changed
 
 
 def _old(

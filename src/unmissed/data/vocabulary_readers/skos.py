@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 from warnings import catch_warnings, simplefilter
 
@@ -42,13 +42,13 @@ class Skos(VocabularyReader):
         for subject in sorted({*graph.subjects(SKOS.prefLabel), *graph.subjects(SKOS.altLabel)}, key=str):
             yield Concept(
                 str(subject),
-                {_tag(one): str(one) for one in sorted(graph.objects(subject, SKOS.prefLabel), reverse=True)},
+                {_tag(one): str(one) for one in _sorted(graph.objects(subject, SKOS.prefLabel))[::-1]},
                 [
                     (_tag(one), str(one))
                     for kind in (SKOS.altLabel, SKOS.hiddenLabel)
-                    for one in sorted(graph.objects(subject, kind))
+                    for one in _sorted(graph.objects(subject, kind))
                 ],
-                next((str(one) for one in sorted(graph.objects(subject, SKOS.notation))), ""),
+                next((str(one) for one in _sorted(graph.objects(subject, SKOS.notation))), ""),
                 [str(one) for one in graph.objects(subject, SKOS.broader)],
                 [str(one) for one in graph.objects(subject, SKOS.narrower)],
                 any(str(one).lower() in ("true", "1") for one in graph.objects(subject, OWL.deprecated)),
@@ -109,6 +109,11 @@ def _addresses(value: Any) -> Iterator[str]:
             waiting += one.values()
         elif isinstance(one, list):
             waiting += one
+
+
+def _sorted(literals: Iterable[Any]) -> list[Any]:
+    """Return literals by their texts and languages."""
+    return sorted(literals, key=lambda one: (str(one), _tag(one)))
 
 
 def _tag(literal: Any) -> str:

@@ -49,7 +49,7 @@ def read_vocabulary(path: str | os.PathLike[str], *, language: str | None = None
     language : a language tag such as `de`: titles and label forms are labels of this language. None takes labels of
         every language, and titles without language, in English, or in the first language, in this order
     """
-    suffix, known = bare_suffix(path), []
+    suffix, known = bare_suffix(path), list[str]()
     for cls in VOCABULARIES:
         if suffix in cls.suffixes:
             if not Path(path).is_file():
