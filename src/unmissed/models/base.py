@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,24 +20,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from unmissed.calibration import Calibration
-from unmissed.data import Dataset
-from unmissed.data.label_terms import find_label_terms
 from unmissed.errors import InputError
 from unmissed.execution import Overlay, Pieces, RecordedPieces, Threads, Work
 from unmissed.features import Features
 from unmissed.matrices import check_Y
 from unmissed.models.calibrated import CalibratedRanking, RankBy
-from unmissed.models.cost_support import CostSupport
-from unmissed.models.dense_support import DenseSupport
-from unmissed.models.evidence import Certificate, UncertifiedWarning
-from unmissed.models.frames import check_feature_names, match_labels, one_of, open_features
-from unmissed.models.parameters import DENSE_WEIGHT, check_parameters, describe_parameters, seeded, with_predict_params
+from unmissed.models.evidence import Certificate
+from unmissed.models.frames import check_feature_names, match_labels, one_of
+from unmissed.models.parameters import check_parameters, describe_parameters, seeded, with_predict_params
 from unmissed.models.training_data import TrainingData, check_k
 from unmissed.models.untrained import Counts, Mask, rank_trained, untrained_mask
 from unmissed.progress import Progress, print_progress
-from unmissed.propensity import CellPropensities, as_propensity, cells_of
+from unmissed.propensity import CellPropensities, as_propensity
 from unmissed.ranking import Ranking
-from unmissed.settings import SETTINGS
 
 _logger = logging.getLogger(__name__)
 
@@ -80,26 +74,16 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     """Parameters that make training faster when candidates are only compared, such as a larger `tol`."""
     row_exponents: ClassVar[Mapping[str, float]] = {}
     """Parameters whose best value falls with the number of rows, as rows ** -exponent; for comparisons on few rows."""
-    dense_support: ClassVar[DenseSupport] = DenseSupport.ONE_PART
-    """What the model does with the dense part of X."""
-    cost_support: ClassVar[CostSupport] = CostSupport()
-    """Whether costs may depend on rows and on cells."""
-    uses_label_terms: bool = False
-    """Whether training takes the names of labels as features (`TrainingData.label_terms`)."""
     ranks_untrained: bool = False
     """Whether labels without a training positive are ranked, too."""
     compile_params: ClassVar[Sequence[Mapping[str, Any]]] = ()
     """Parameters that reach kernels which neither the defaults nor single other values reach; for `compile`."""
 
-    n_features_in_: int
-    n_dense_in_: int
-    n_labels_: int
     classes_: npt.NDArray[Any]
     label_counts_: npt.NDArray[np.int64]
     n_samples_: float
     untrained_: Mask
     cell_propensity_: CellPropensities | None
-    feature_names_in_: npt.NDArray[np.object_]
     pieces_: Pieces
     random_state_: int
 
@@ -169,13 +153,6 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         return self._validate_and_fit(
             X, one_of(Y, y), lambda rows: self._add_costs(rows, sample_weight, cell_propensity), verbose, progress, work
         )
-
-    def _add_costs(self, rows: TrainingData, sample_weight: Any, cell_propensity: Any) -> TrainingData:
-        """Return rows with weights, or repeated by them, and with a propensity per observed positive."""
-        if cell_propensity is not None and getattr(self, "propensity", None) is not None:
-            raise InputError("propensity and cell_propensity are both given; leave one of them out")
-        rows = rows.with_cell_propensity(cell_propensity)
-        return rows.weighted(sample_weight) if self.cost_support.weights else rows.repeated(sample_weight)
 
     def _validate_and_fit(
         self,
@@ -381,40 +358,6 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         self.classes_ = np.arange(n_labels)
         return self
 
-    def check_rows(self, X: Any, Y: Any = None, *, like_fitted: bool = False) -> TrainingData:
-        """Return training rows: X and Y, validated; without Y, those of a `Dataset` or of the store at a path.
-
-        With `like_fitted`, X must have the features that the model was fitted on.
-        """
-        scaling: dict[str, Any] = {"normalize": self._normalizes, DENSE_WEIGHT: self._dense_weight}
-        if Y is not None:
-            rows = TrainingData.check(X, Y, **scaling)
-        elif isinstance(X, Dataset):
-            rows = TrainingData.of(X, **scaling)
-            if self.uses_label_terms:
-                rows = replace(rows, label_terms=find_label_terms(X))
-        elif isinstance(X, str | os.PathLike):
-            rows = TrainingData.stored(X, **scaling)
-        else:
-            raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; fit takes X and Y, or "
-                "a data set or the path of a store that holds both"
-            )
-        rows = rows.with_cell_propensity(cells_of(getattr(self, "propensity", None)))
-        if like_fitted:
-            rows = rows.in_parts(self.n_features_in_, self.n_dense_in_)
-        self.dense_support.check(type(self).__name__, rows.X)
-        self.cost_support.check(type(self).__name__, rows)
-        if not rows.n_samples:
-            raise InputError(f"there are 0 rows to train on; {type(self).__name__} needs at least 1")
-        return rows
-
-    def check_features(self, X: Any) -> Features:
-        """Return validated rows with the features of training; whoever has them calls `rank` without another check."""
-        X, names = open_features(X)
-        check_feature_names(names, getattr(self, "feature_names_in_", None))
-        return Features.check(X).in_parts(self.n_features_in_, self.n_dense_in_)
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; `propensity__a=0.6` replaces the propensity model, which is immutable."""
         fields = {name.partition("__")[2]: params.pop(name) for name in [*params] if name.startswith("propensity__")}
@@ -443,49 +386,14 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
     def _prepare(self) -> None:
         """Build what `_rank` builds on first use, in `Once` objects that `_open` creates; nothing by default."""
 
-    def _set_feature_names(self, names: npt.NDArray[np.object_] | None) -> None:
-        """Set `feature_names_in_`, or delete it if X had no column names."""
-        if names is not None:
-            self.feature_names_in_ = names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
     @property
     def _seed(self) -> int:
         """The seed of training; `_fit` is called on a model whose `random_state` is an integer."""
         return int(getattr(self, "random_state", 0))
 
-    @property
-    def _normalizes(self) -> bool:
-        return bool(getattr(self, "normalize", False))
-
-    @property
-    def _dense_weight(self) -> float:
-        return float(getattr(self, DENSE_WEIGHT, 1.0))
-
-    def _checked(self, X: Any) -> Features:
-        """Return validated rows, L2-normalized and weighted as the model does it."""
-        return self.check_features(X).scaled(self._normalizes, self._dense_weight)
-
     def _rank_features(self, rows: Features, k: int) -> Ranking:
         """Return the ranking of `_rank`; a family that takes dense features overrides this."""
         return self._rank(rows.csr, k)
-
-    def _chosen(self, labels: npt.ArrayLike | None, n_samples: int = 1) -> npt.NDArray[np.int64]:
-        """Return label indices as an array; None means all labels."""
-        if labels is None:
-            n_bytes = 4 * n_samples * self.n_labels_
-            if n_bytes > SETTINGS.decision_bytes:
-                raise InputError(
-                    f"the scores of {n_samples:,} rows and {self.n_labels_:,} labels would take "
-                    f"{n_bytes / 2**30:,.1f} GiB; name the labels, or use rank for the best ones"
-                )
-            return np.arange(self.n_labels_)
-        chosen = np.atleast_1d(np.asarray(labels))
-        known = chosen.ndim == 1 and (chosen.dtype.kind in "iu" or not chosen.size)
-        if not known or (chosen.size and not 0 <= chosen.min() <= chosen.max() < self.n_labels_):
-            raise InputError(f"labels must be integers from 0 to {self.n_labels_ - 1}")
-        return chosen.astype(np.int64)
 
     def _ready(self, work: Work) -> Work:
         """Check the parameters; return `work` with an executor."""
@@ -514,23 +422,14 @@ class Model(CalibratedRanking, ClassifierMixin, BaseEstimator, ABC):
         _logger.info("%s: trained %d labels in %.1f s", name, rows.n_labels, time.monotonic() - begin)
 
     def _check_fitted(self) -> None:
-        check_is_fitted(self, "pieces_")
+        if not hasattr(self, "pieces_"):  # scikit-learn's check takes longer than ranking some rows
+            check_is_fitted(self, "pieces_")
 
     def _warn_of_missed(self, first: int) -> None:
+        """Warn of problems above the tolerance, of labels from `first` on."""
         found = self.certificate()
-        if found is None:
-            return
-        missed = found.missed
-        if found.unit == "labels":
-            missed = missed[missed >= first]
-        if len(missed):
-            named = ", ".join(map(str, missed[:10])) + (", ..." if len(missed) > 10 else "")
-            warnings.warn(
-                f"{len(missed)} {found.unit} missed the relative duality gap {found.tol:g}: {named}; "
-                "allow more iterations, raise tol or lower C",
-                UncertifiedWarning,
-                stacklevel=3,
-            )
+        if found is not None:
+            found.warn_of_missed(first)
 
 
 def _runs() -> Any:

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from unmissed.calibration import CANDIDATES, LAST_RANK, Calibration
 from unmissed.errors import InputError
 from unmissed.execution import Work
+from unmissed.models.checked_input import CheckedInput
 from unmissed.models.frames import one_of
 from unmissed.models.training_data import TrainingData
 from unmissed.models.untrained import Mask
@@ -25,21 +26,17 @@ RankBy = Literal["score", "probability"]
 """What labels are ranked by."""
 
 
-class CalibratedRanking:
+class CalibratedRanking(CheckedInput):
     """Methods of `Model` that fit and use its calibration."""
 
-    n_labels_: int
     untrained_: Mask
     calibration_: Calibration
 
     if TYPE_CHECKING:  # methods of `Model` that are used here
 
         def rank(self, X: Any, k: int = 5, *, rank_by: RankBy = "score", **params: Any) -> Ranking: ...  # noqa: D102
-        def check_rows(self, X: Any, Y: Any = None, *, like_fitted: bool = False) -> TrainingData: ...  # noqa: D102
-        def _add_costs(self, rows: TrainingData, sample_weight: Any, cell_propensity: Any) -> TrainingData: ...
         def _check_fitted(self) -> None: ...
         def _reports(self, verbose: int, progress: Progress | None) -> Sequence[Progress]: ...
-        def _chosen(self, labels: npt.ArrayLike | None, n_samples: int = 1) -> npt.NDArray[np.int64]: ...
 
     def calibrate(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,20 @@ class Certificate:
     def missed(self) -> npt.NDArray[np.int64]:
         """Indices of the problems whose gap exceeds the tolerance."""
         return np.flatnonzero(~(self.gap <= self.tol))
+
+    def warn_of_missed(self, first: int) -> None:
+        """Warn the caller of `fit` of the problems whose gap exceeds the tolerance, of labels from `first` on."""
+        missed = self.missed
+        if self.unit == "labels":
+            missed = missed[missed >= first]
+        if len(missed):
+            named = ", ".join(map(str, missed[:10])) + (", ..." if len(missed) > 10 else "")
+            warnings.warn(
+                f"{len(missed)} {self.unit} missed the relative duality gap {self.tol:g}: {named}; "
+                "allow more iterations, raise tol or lower C",
+                UncertifiedWarning,
+                stacklevel=4,
+            )
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def _scan_workspaces(chunk: ChunkArrays, rows: QuantizedBatch) -> tuple[npt.NDAr
 
 def _capacity(top: TopLabels) -> int:
     """Return the capacity of a row's list of candidates."""
-    return SETTINGS.candidate_capacity + 4 * top.labels.shape[1]
+    return SETTINGS.candidate_capacity + 4 * int(top.labels.shape[1])
 
 
 def _empty_candidates(top: TopLabels) -> Candidates:
