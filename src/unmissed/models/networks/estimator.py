@@ -221,8 +221,9 @@ class NeuralXMC(ScoredByFactors, Model):
         if cells is None:
             return as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
         true = np.bincount(cells.indices, 1 / cells.data, minlength=rows.n_labels)
-        shares = np.divide(rows.label_counts, true, out=np.ones(rows.n_labels), where=true > 0)
-        return np.minimum(shares, 1.0)
+        shares: npt.NDArray[np.float64] = np.ones(rows.n_labels)
+        np.divide(rows.label_counts, true, out=shares, where=true > 0)
+        return shares.clip(max=1.0)
 
     def _is_done(self, last: Piece) -> bool:
         number, best = _count(last, "number"), _count(last, "best")
