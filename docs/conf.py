@@ -30,6 +30,8 @@ HUBS = {
         "walk_scores",
         "data",
         "text_options",
+        "vocabularies",
+        "annif",
         "encoders",
         "propensity",
         "missing",
