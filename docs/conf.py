@@ -26,6 +26,8 @@ HUBS = {
     "start": ["tutorial", "guide", "examples", "walk_tags", "walk_sklearn", "walk_scores"],
     "use": [
         "text_options",
+        "vocabularies",
+        "annif",
         "encoders",
         "calibration",
         "missing",

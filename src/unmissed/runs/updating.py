@@ -73,9 +73,9 @@ def update(
         grown = None
         if vocabulary_growth:
             every = [*old, *([] if dataset is None else [dataset])]
-            places = [origins.get(number) or _origin(one) for number, one in enumerate(every)]
-            grown = grow_text(run, places, progress)
-            every = [load_again(one, text=grown.text, progress=progress) for one in places]
+            read_from = [origins.get(number) or _origin(one) for number, one in enumerate(every)]
+            grown = grow_text(run, read_from, progress)
+            every = [load_again(one, text=grown.text, progress=progress) for one in read_from]
             old, dataset = (every, None) if dataset is None else (every[:-1], every[-1])
             sources = [Source.of(one) for one in old]
         elif remove:
