@@ -49,15 +49,15 @@ def test_true_probabilities_stay_at_the_noise_floor_and_wrong_ones_do_not():
 
 def test_the_noise_floor_of_groups_is_that_of_labels_which_are_right_or_wrong_together():
     labels, p, Y, _ = draw(n=600)
-    (alone,) = probability_errors(labels, p, Y, (5,), settings=QUICK)
+    (independent,) = probability_errors(labels, p, Y, (5,), settings=QUICK)
     (single,) = probability_errors(labels, p, Y, (5,), groups=np.arange(600), settings=QUICK)
-    assert single.floor == pytest.approx(alone.floor, rel=0.15)
+    assert single.floor == pytest.approx(independent.floor, rel=0.15)
     copies = np.repeat(np.arange(600), 9)  # nine equal rows have the ECE of one, but nine times as many cells
     Y9, groups = Y[copies], [f"group {row}" for row in copies]
     (naive,) = probability_errors(labels[copies], p[copies], Y9, (5,), settings=QUICK)
     (grouped,) = probability_errors(labels[copies], p[copies], Y9, (5,), groups=groups, settings=QUICK)
-    assert naive.floor == pytest.approx(alone.floor / 3, rel=0.15)
-    assert grouped.floor == pytest.approx(alone.floor, rel=0.15)
+    assert naive.floor == pytest.approx(independent.floor / 3, rel=0.15)
+    assert grouped.floor == pytest.approx(independent.floor, rel=0.15)
     assert grouped.ece == naive.ece
     with pytest.raises(InputError, match="one id for each of 600 rows"):
         probability_errors(labels, p, Y, groups=np.arange(5))
