@@ -345,7 +345,7 @@ def report_run(run: "Run", json: bool) -> None:
     show.say(f"{run.folder}: {run.recipe.method}, {_trained(run)}")
     if run.calibration is not None:
         n_added = run.n_labels - run.calibration.n_labels
-        later = f"; those of {n_added:,} new labels are rough: `unmissed calibrate {run.folder}` makes new ones"
+        later = f"; those of {n_added:,} new labels are approximate: `unmissed calibrate {run.folder}` makes new ones"
         show.say(f"probabilities of {_counted(run.calibration.n_labels, 'labels')}{later if n_added else ''}")
     if solved is not None:
         show.say(f"{_counted(solved['met'], solved['unit'])} converged to a relative duality gap of {solved['tol']:g}")

@@ -115,7 +115,7 @@ class LossOptions(CellOptions, LossSettings, total=False):
     """The options of all functions: those of `CellOptions` and of `LossSettings`."""
 
 
-class LabelTerms(NamedTuple):
+class LabelParameters(NamedTuple):
     """Checked numbers per label that a loss is made of; each is one number, or one per label of all labels."""
 
     propensities: Tensor
@@ -146,7 +146,7 @@ def propensity_loss(
     """
     pair = find_pair(loss, correction)
     max_inverse = options.get("max_inverse")
-    terms = LabelTerms(
+    terms = LabelParameters(
         check_propensity_tensor(propensities, max_inverse).to(logits.device),
         _on(check_label_weights(options.get("weight"), "weight"), logits),
         _on(check_label_weights(options.get("pos_weight"), "pos_weight"), logits),
@@ -193,7 +193,7 @@ def loss_parts(
     target: Tensor,
     pair: LossPair,
     factors: Callable[[Tensor], tuple[Tensor, Tensor]],
-    terms: LabelTerms,
+    terms: LabelParameters,
     targets: Targets,
     cells: CellOptions,
 ) -> LossParts:

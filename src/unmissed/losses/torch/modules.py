@@ -15,7 +15,7 @@ from unmissed.losses.torch.functional import (
     CellOptions,
     Correction,
     Function,
-    LabelTerms,
+    LabelParameters,
     LossPair,
     LossParts,
     LossSettings,
@@ -136,7 +136,7 @@ class PropensityLoss(nn.Module):
         labels: Tensor | None,
         negative_weight: Tensor | None,
     ) -> LossParts:
-        terms = LabelTerms(self.propensities, self.weight, self.pos_weight, self.max_inverse)
+        terms = LabelParameters(self.propensities, self.weight, self.pos_weight, self.max_inverse)
         cells: CellOptions = {
             "cell_propensities": propensities,
             "labels": labels,
