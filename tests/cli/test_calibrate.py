@@ -81,7 +81,7 @@ def test_extend_and_update_say_what_becomes_of_probabilities(folder, capsys, tmp
         said(capsys, "calibrate", run, *options)
         if not options:
             extended = said(capsys, "extend", run, more)
-            assert f"those of 1 new labels are rough: `unmissed calibrate {run}` makes new ones" in extended
+            assert f"those of 1 new labels are approximate: `unmissed calibrate {run}` makes new ones" in extended
             assert "1 labels were added later" in said(capsys, "inspect", run)
             assert "probabilities of 4 labels\n" in said(capsys, "update", run, more)
         else:

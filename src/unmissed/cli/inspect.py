@@ -123,7 +123,7 @@ def _calibrated(calibration: dict[str, Any] | None) -> str:
     if calibration is None:
         return "none (`unmissed calibrate` makes them)"
     added = calibration["labels_added_since"]
-    later = f"; {added:,} labels were added later: theirs are rough" if added else ""
+    later = f"; {added:,} labels were added later: theirs are approximate" if added else ""
     return f"that labels are observed; {calibration['n_samples']:,} rows, {calibration['groups']} held out{later}"
 
 
