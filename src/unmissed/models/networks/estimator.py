@@ -221,7 +221,9 @@ class NeuralXMC(ScoredByFactors, Model):
         if cells is None:
             return as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
         true = np.bincount(cells.indices, 1 / cells.data, minlength=rows.n_labels)
-        return np.divide(rows.label_counts, true, out=np.ones(rows.n_labels), where=true > 0).clip(max=1.0)
+        found = np.ones(rows.n_labels)
+        np.divide(rows.label_counts, true, out=found, where=true > 0)
+        return np.minimum(found, 1.0)
 
     def _is_done(self, last: Piece) -> bool:
         number, best = _count(last, "number"), _count(last, "best")
