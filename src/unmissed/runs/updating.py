@@ -69,7 +69,7 @@ def update(
             dataset = None
         dropped = _check_dropped(run, drop_labels)
         old, sources = _old(run, old_rows, dataset, progress)
-        origins = _without(run, old, remove, progress) if remove else {}
+        origins: dict[int, Origin] = _without(run, old, remove, progress) if remove else {}
         grown = None
         if vocabulary_growth:
             every = [*old, *([] if dataset is None else [dataset])]
@@ -122,7 +122,8 @@ def _origin(dataset: Dataset) -> Origin:
 
 def _without(run: Run, old: Sequence[Dataset], ids: Collection[str], progress: Progress) -> dict[int, Origin]:
     """Return origins that leave out some ids, by the number of the data set; raise InputError if no row has one."""
-    remaining, changed = set(ids), {}
+    remaining = set(ids)
+    changed: dict[int, Origin] = {}
     for number, dataset in enumerate(old):
         origin = _origin(dataset)
         options = origin_options(origin)
