@@ -49,7 +49,8 @@ def compile_kernels(progress: Progress = silent, n_jobs: int | None = 1) -> Warm
     if _jit.interpreted():
         raise InputError("NUMBA_DISABLE_JIT is set, so kernels are not compiled; unset it")
     begin, compiled = time.perf_counter(), 0
-    with TemporaryDirectory(prefix="unmissed-compile-") as scratch:
+    with TemporaryDirectory(prefix="unmissed-compile-", ignore_cleanup_errors=True) as scratch:
+        # after an error, other processes still write: the error counts, not what they leave
         tasks = [_MethodKernels(method, Path(scratch) / method) for method in _own_methods()]
         for number, piece in enumerate(Processes(n_jobs).map(tasks, _large_data), 1):
             compiled += piece.metadata["compiled"]
@@ -112,8 +113,12 @@ def _settings(method: str) -> Iterator[dict[str, Any]]:
 
 
 def _own_methods() -> list[str]:
-    """Return the methods of this package that can be trained here."""
-    return [name for name, one in METHODS.items() if one.import_path.startswith("unmissed.") and one.can_train]
+    """Return the methods of this package that can be trained here, on data without names of labels."""
+    return [
+        name
+        for name, one in METHODS.items()
+        if one.import_path.startswith("unmissed.") and one.can_train and not find_model(name).uses_label_terms
+    ]
 
 
 def _use(method: str, params: dict[str, Any], data: _Data, folder: Path) -> None:
