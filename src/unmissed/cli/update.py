@@ -44,7 +44,7 @@ def update(
     is converted with the features that the run stores; --vocabulary-growth learns new words. The same command resumes
     an interrupted update. The old run is used for prediction until the new one is complete and replaces it.
 
-    The result is the one that a training on the same rows and labels gives, and takes about as long.
+    The result is the one that a training on the same rows and labels gives, and takes at least as long.
 
     Example: unmissed update laws news.jsonl.xz
 
