@@ -22,6 +22,10 @@ def linear():
 @every_method
 def test_every_method_ranks_with_probabilities_that_rise_with_the_score_of_a_label(method, tmp_path):
     model = quick(method).fit(TRAIN.X, TRAIN.Y)
+    if model.uses_label_terms:  # a matrix has no names of labels
+        with pytest.raises(InputError, match="the model ranked no labels"):
+            model.calibrate(TRAIN.X, TRAIN.Y)
+        return
     plain = model.rank(TEST.X, 5)
     found = model.calibrate(TRAIN.X, TRAIN.Y).rank(TEST.X, 5)
     assert plain.probabilities is None

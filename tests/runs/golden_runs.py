@@ -33,6 +33,8 @@ PARAMS: dict[str, dict[str, Any]] = {
     "leml": {"n_components": 2},
     "sleec": {"n_learners": 1, "n_components": 2},
     "pd-sparse": {},
+    "neural": {"n_hidden": 2, "max_epochs": 1},
+    "lexical": {},
     "popularity": {},
     "ensemble": {"members": ("dismec", "popularity")},
 }

@@ -93,6 +93,7 @@ class _Labels:
     def __init__(self, names, titles, counts):
         self.label_names, self.label_titles = names, titles
         self.n_labels, self.label_counts = len(counts), np.array(counts)
+        self.notations = None
 
 
 def test_labels_are_found_by_the_beginning_of_name_or_title_in_any_case():

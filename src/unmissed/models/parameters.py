@@ -18,7 +18,7 @@ from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from sys import float_info
-from textwrap import fill
+from textwrap import fill, indent
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -284,7 +284,7 @@ def describe_parameters(cls: type[Any]) -> None:
     for one in parameters:
         default = "" if one.default is inspect.Parameter.empty else f"default {one.default!r}"
         lines.append(f"{one.name} : {', '.join(filter(None, [one.expected, default]))}")
-        lines += [fill(one.sentence, 100, initial_indent="    ", subsequent_indent="    ")] if one.help else []
+        lines += [indent(fill(one.sentence, 96, break_on_hyphens=False), "    ")] if one.help else []
     cls.__doc__ = inspect.cleandoc(own) + "\n".join(lines)
 
 
