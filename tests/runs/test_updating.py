@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.runs.corpora import PARAMS, small_corpus, tree_bytes, write_texts
 from unmissed.data import Dataset, load, write_store
 from unmissed.errors import InputError
 from unmissed.runs import extend, open_run, train, update
+from unmissed.runs.run import _OF_THE_FOLDER, Run
 from unmissed.runs.run_folder import RunFolder
 from unmissed.runs.training_sources import sources_of
 
@@ -193,3 +195,8 @@ def test_the_command_says_how_many_rows_and_labels(tmp_path, capsys):
     again = tmp_path / "again.jsonl"
     again.write_text(lines[0] + "\n")
     assert "old rows replaced" in said(capsys, "update", tmp_path / "run", again)
+
+
+def test_everything_that_a_reader_caches_of_the_folder_is_read_again_after_an_update():
+    cached = {name for name, value in vars(Run).items() if isinstance(value, cached_property)}
+    assert cached - {"model"} == set(_OF_THE_FOLDER), "the model is loaded as a whole"

@@ -45,6 +45,16 @@ from unmissed.writing import open_entry
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
+_OF_THE_FOLDER = (
+    "label_names",
+    "label_titles",
+    "label_counts",
+    "feature_names",
+    "text",
+    "vocabulary",
+    "notations",
+)
+"""Cached properties that an update of the run changes."""
 _ATTEMPTS = 20
 
 
@@ -145,7 +155,7 @@ class Run(CalibratedRun):
             self._begin()
             if load != self._open:
                 self._consistently(self._open)
-                for name in ("label_names", "label_titles", "label_counts", "feature_names", "text", "vocabulary"):
+                for name in _OF_THE_FOLDER:
                     vars(self).pop(name, None)
         raise InputError(f"{self._path}: updates replace the run faster than it can be opened; try again")
 
@@ -220,10 +230,11 @@ class Run(CalibratedRun):
     @cached_property
     def notations(self) -> list[str] | None:
         """The notation of each label in the vocabulary, "" for labels without one; None if no label has one."""
-        found = None if self.vocabulary is None else [*self.vocabulary.notations, ""]
-        if found is None or self.vocabulary is None or not any(found):
+        vocabulary = self.vocabulary
+        if vocabulary is None or not any(vocabulary.notations):
             return None
-        return [found[self.vocabulary.find(name)] for name in self.label_names or ()]
+        found = [*vocabulary.notations, ""]  # the last one is that of labels without a concept, -1
+        return [found[vocabulary.find(name)] for name in self.label_names or ()]
 
     @cached_property
     def label_counts(self) -> npt.NDArray[np.int64] | None:
