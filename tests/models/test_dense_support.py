@@ -107,7 +107,7 @@ def test_the_memory_of_a_conversion_is_announced_and_too_much_is_refused(caplog,
     for support in (DenseSupport.CONVERTED, DenseSupport.ONE_PART):
         note = support.conversion("Tree", wide)
         assert note == "Tree converts 500 dense features of 1,000 rows to sparse ones, which takes up to 4 MB"
-        support.check("Tree", wide)
+        assert support.check("Tree", wide) == note
         with monkeypatch.context() as patched:
             patched.setattr("unmissed.models.dense_support.machine_bytes", lambda: 3_000_000)
             with pytest.raises(InputError, match=r"takes up to 4 MB, and this machine has 3 MB; choose a method"):

@@ -117,7 +117,7 @@ def train_method(
             dataset = load_training_set(data, text, reading, **concepts.words(unseen=model.ranks_untrained))
             if model.uses_label_terms:
                 _check_names(method, dataset)
-            conversion = model.dense_support.conversion(type(model).__name__, dataset.features)
+            conversion = model.dense_support.check(type(model).__name__, dataset.features)
             if conversion is not None:
                 show.say(conversion, err=True)
             if tuned:

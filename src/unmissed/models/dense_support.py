@@ -25,8 +25,8 @@ class DenseSupport(Enum):
     CONVERTED = "converted"
     ONE_PART = "one part"
 
-    def check(self, name: str, X: Features) -> None:
-        """Raise InputError if the model called `name` cannot train on X."""
+    def check(self, name: str, X: Features) -> str | None:
+        """Raise InputError if the model called `name` cannot train on X; return what `conversion` returns."""
         if X.is_mixed and self is DenseSupport.ONE_PART:
             raise InputError(
                 f"X has {X.n_sparse} sparse and {X.n_dense} dense features; {name} takes one kind only: "
@@ -38,6 +38,7 @@ class DenseSupport(Enum):
                 f"{note}, and this machine has {machine_bytes() / _MEGABYTE:,.0f} MB; choose a method that takes dense "
                 "features as they are, such as DiSMEC, or fewer rows"
             )
+        return note
 
     def conversion(self, name: str, X: Features) -> str | None:
         """Return the memory that converting the dense part takes, as a sentence; None if it takes less than 1 MB."""
