@@ -5,6 +5,7 @@ import json
 import pytest
 
 from unmissed.cli.app import run
+from unmissed.studies import paper
 
 QUICK = ["--seeds", "1", "--epochs", "1", "--hidden", "4", "--propensities", "0.5,1", "--workers", "1"]
 
@@ -85,3 +86,19 @@ def test_the_study_of_missing_labels_ends_with_its_advice(tmp_path, capsys, monk
     said = capsys.readouterr().out
     assert said.splitlines()[:3] == ["Correct.", "Weight.", "Mind."]
     assert "index.html" in said
+
+
+def test_the_study_of_the_paper_passes_its_limits_and_the_policy_of_unseen_labels_on(tmp_path, monkeypatch):
+    comparisons = []
+
+    def pretend(data, out, comparison, **rest):
+        comparisons.append(comparison)
+        return {}, []
+
+    monkeypatch.setattr(paper, "study_paper", pretend)
+    words = ["--time-limit", "2m", "--memory-limit", "1G", "--unseen-labels", "drop", "--methods", "popularity"]
+    assert call("paper", "--data", tmp_path, "--out", tmp_path / "out", *words) == 0
+    (comparison,) = comparisons
+    assert (comparison.limits.seconds, comparison.limits.memory) == (120, 2**30)
+    assert comparison.unseen_labels == "drop"
+    assert [spec.key for spec in comparison.specs] == ["popularity"]

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import PROPENSITIES, Policy, RowOptions, TextOptions, list_methods, with_groups
+from unmissed.cli.options import (
+    PROPENSITIES,
+    MemoryLimitOption,
+    Policy,
+    RowOptions,
+    TextOptions,
+    TimeLimitOption,
+    UnseenOption,
+    list_methods,
+    with_groups,
+)
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
 from unmissed.models.method_registry import PLAIN, method_with_role
@@ -45,12 +55,10 @@ def compare(
         str | None,
         typer.Option(help=f"{PROPENSITIES}. Default: jain with the data set's A and B."),
     ] = None,
-    time_limit: Annotated[str | None, typer.Option(help="Time limit per method: 90s, 50m, 2h.")] = None,
-    memory_limit: Annotated[str | None, typer.Option(help="Memory limit per method: 800M, 4G.")] = None,
+    time_limit: TimeLimitOption = None,
+    memory_limit: MemoryLimitOption = None,
     name: Annotated[str | None, typer.Option(help="The name of the data set. Default: its folder's name.")] = None,
-    unseen_labels: Annotated[
-        Policy, typer.Option(help="True labels without a training positive: keep or drop them, as in evaluate.")
-    ] = Policy.KEEP,
+    unseen_labels: UnseenOption = Policy.KEEP,
     only: Annotated[
         bool,
         typer.Option("--only", help="Omit methods of earlier comparisons in the folder from the page."),

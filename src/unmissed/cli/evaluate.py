@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import PROPENSITIES, Policy, ReadingOptions, list_metrics, with_groups
+from unmissed.cli.options import PROPENSITIES, Policy, ReadingOptions, UnseenOption, list_metrics, with_groups
 from unmissed.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def evaluate(
         ),
     ] = MissingRows.REFUSE,
     empty_rows: Annotated[Policy, typer.Option(help="Rows without true labels: keep or drop them.")] = Policy.KEEP,
-    unseen_labels: Annotated[
-        Policy, typer.Option(help="True labels without a training positive: keep or drop them.")
-    ] = Policy.KEEP,
+    unseen_labels: UnseenOption = Policy.KEEP,
     pairs: Annotated[
         Path | None, typer.Option("--filter", help="A file with a row and a label per line: pairs to ignore.")
     ] = None,

@@ -40,6 +40,11 @@ class Policy(StrEnum):
     DROP = "drop"
 
 
+UnseenOption = Annotated[Policy, typer.Option(help="True labels without a training positive: keep or drop them.")]
+TimeLimitOption = Annotated[str | None, typer.Option(help="Time limit per method: 90s, 50m, 2h.")]
+MemoryLimitOption = Annotated[str | None, typer.Option(help="Memory limit per method: 800M, 4G.")]
+
+
 @dataclass(frozen=True)
 class ReadingOptions:
     """Columns and encoding of tables and JSON lines, and the variant of XMC text."""

@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from unmissed.cli import show
-from unmissed.cli.options import ReadingOptions, TextOptions, with_groups
+from unmissed.cli.options import (
+    MemoryLimitOption,
+    Policy,
+    ReadingOptions,
+    TextOptions,
+    TimeLimitOption,
+    UnseenOption,
+    with_groups,
+)
 from unmissed.errors import InputError
 
 app = typer.Typer(
@@ -156,8 +164,9 @@ def paper(
         list[str] | None, typer.Option("--methods", help="Methods, as for compare. Default: all.")
     ] = None,
     parts: Annotated[str, typer.Option(help="The parts to produce, separated by commas.")] = "losses,mnist,compare",
-    time_limit: Annotated[str | None, typer.Option(help="Time limit per method: 90s, 50m, 2h.")] = None,
-    memory_limit: Annotated[str | None, typer.Option(help="Memory limit per method: 800M, 4G.")] = None,
+    time_limit: TimeLimitOption = None,
+    memory_limit: MemoryLimitOption = None,
+    unseen_labels: UnseenOption = Policy.KEEP,
     seeds: Annotated[int, typer.Option(help="Number of seeds per loss and propensity of the MNIST study.", min=1)] = 3,
     jobs: Annotated[int | None, typer.Option(help="Threads per method; processes of the MNIST study.")] = None,
     as_json: show.JsonOption = False,
@@ -184,7 +193,7 @@ def paper(
     results, pages = study_paper(
         data,
         out,
-        Comparison(read_method_specs(methods or ()), limits=limits, n_jobs=jobs),
+        Comparison(read_method_specs(methods or ()), limits=limits, n_jobs=jobs, unseen_labels=unseen_labels.value),
         parts=[part for part in parts.split(",") if part],
         digits=replace(MnistSettings(), seeds=seeds, epochs=10 if has_digits else 100),
         text=TextFeatures(**{"min_df": 3, "max_features": 100_000, **text.given()}),
