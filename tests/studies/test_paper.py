@@ -36,7 +36,8 @@ def test_the_summary_has_two_figures_per_data_set_and_joins_methods_whose_number
     one["methods"][2] |= {"key": "parabel:n_trees=1", "title": "Parabel, n_trees 1"}
     grid = summary({"a": one, "b": two})
     assert grid.columns == ["method", "a P@1", "a PSP@5", "b P@1", "b PSP@5"]
-    assert [row[0].text for row in grid.rows] == ["DiSMEC", "PW-DiSMEC, tail", "Parabel", "Popularity"]
+    assert [row[0].text for row in grid.rows] == ["DiSMEC", "PW-DiSMEC, tail", "Parabel", "Popularity", "SLEEC"]
+    assert [cell.text for cell in grid.rows[4][1:]] == ["time limit"] * 4, "a method that did not finish says why"
     assert [cell.best for cell in grid.rows[1]] == [False, True, True, True, True]
     assert sum(cell.best for row in grid.rows for cell in row) == 4
     assert grid.rows[0][2].value == 100 * one["methods"][0]["figures"]["PSP@5"]["value"]

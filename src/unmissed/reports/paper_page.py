@@ -65,28 +65,32 @@ def entries_of(results: Mapping[str, Results], made: Mapping[str, Sequence[Path]
 
 
 def summary(results: Mapping[str, Results]) -> Grid:
-    """Return P at the first and PSP at the last cut-off by method and data set; method names omit most parameters."""
+    """Return P at the first and PSP at the last cut-off by method and data set; method names omit most parameters.
+
+    The cell of a method that did not finish says why.
+    """
     figures: dict[str, dict[str, GridCell]] = {}
     columns: list[str] = []
     for name, each in results.items():
         cutoffs = each["settings"]["k"]
         for metric in (f"P@{cutoffs[0]}", f"PSP@{cutoffs[-1]}"):
             columns.append(f"{name} {metric}")
-            found: dict[str, float] = {}
+            found: dict[str, GridCell] = {}
             for one in each["methods"]:
                 value = one.get("figures", {}).get(metric, {}).get("value")
-                if value is not None:
-                    found.setdefault(_short_title(one), 100 * value)
-            for title, value in found.items():
-                cell = number(value, best=value == max(found.values()))
-                figures.setdefault(title, {})[columns[-1]] = cell
+                cell = GridCell(one["state"]) if value is None else number(100 * value)
+                found.setdefault(short_title(one), cell)
+            best = max((cell.value for cell in found.values() if cell.value is not None), default=None)
+            for title, cell in found.items():
+                is_best = cell.value is not None and cell.value == best
+                figures.setdefault(title, {})[columns[-1]] = cell._replace(best=is_best)
     rows = [
         [GridCell(title), *(own.get(column, GridCell("–")) for column in columns)] for title, own in figures.items()
     ]
     return Grid("summary", "Summary: precision and propensity-scored precision, percent", ["method", *columns], rows)
 
 
-def _short_title(one: Mapping[str, Any]) -> str:
+def short_title(one: Mapping[str, Any]) -> str:
     """Return a method's name and its weighting, if it has one."""
     weighting = re.search(r"weighting=([^,]+)", one["key"])
     return ", ".join([one["title"].split(",")[0], *(weighting.groups() if weighting else ())])
