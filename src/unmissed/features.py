@@ -15,7 +15,7 @@ from scipy import sparse as sp
 from unmissed.errors import InputError
 from unmissed.matrices import LARGEST, assemble, check_dense, check_X
 
-_BLOCK = 1 << 18  # values of a dense part that are converted at a time
+_BLOCK = 1 << 15  # values of a dense part that are converted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +147,15 @@ class Features:
 
     def scaled(self, normalize: bool, dense_weight: float = 1.0) -> Features:
         """Return the features as a model uses them: normalized or not, and the dense part weighted."""
-        features, factors = self.with_factors(normalize, dense_weight)
-        if factors is None or features.dense is None:
-            return features
-        return Features(features.sparse, _multiply_rows(features.dense, factors), trusted=True)
+        _, factors, sparse_factors = self.with_factors(normalize, dense_weight)
+        sparse, dense = self.sparse, self.dense
+        if sparse is not None and sparse_factors is not None:
+            sparse = scale_rows(sparse)
+            if dense is not None:
+                sparse.data *= np.repeat(sparse_factors[1], np.diff(sparse.indptr))
+        if dense is not None and factors is not None:
+            dense = _multiply_rows(dense, factors)
+        return self if sparse is self.sparse and dense is self.dense else Features(sparse, dense, trusted=True)
 
     def normalized(self, dense_weight: float = 1.0) -> Features:
         """Return the features with L2-normalized rows; empty rows stay empty.
@@ -162,28 +167,32 @@ class Features:
         return self.scaled(True, dense_weight)
 
     def with_factors(self, normalize: bool, dense_weight: float = 1.0) -> ScaledFeatures:
-        """Return what `scaled` returns, but without a copy of the dense part: with the factors of its rows."""
+        """Return what `scaled` returns, but without a copy of X: with the factors of its rows."""
         if not normalize:
             if not self.is_mixed or dense_weight == 1:
                 return ScaledFeatures(self, None)
             return ScaledFeatures(self, np.full(self.shape[0], np.float32(dense_weight), np.float64))
-        sparse = None if self.sparse is None else scale_rows(self.sparse)
-        if self.dense is None:
-            return ScaledFeatures(Features(sparse, trusted=True), None)
-        wanted: Any = 1.0
-        if sparse is not None and self.is_mixed:
-            lengths = np.diff(sparse.indptr)
-            both, total = (lengths > 0) & self.dense.any(axis=1), math.hypot(1.0, dense_weight)
-            sparse.data *= np.repeat(np.where(both, 1 / total, 1.0), lengths).astype(np.float32)
-            wanted = np.where(both, dense_weight / total, 1.0)
-        return ScaledFeatures(Features(sparse, self.dense, trusted=True), wanted / _norms(self.dense))
+        of_sparse, wanted = np.ones(self.shape[0], np.float32), np.ones(self.shape[0])
+        if self.sparse is not None and self.dense is not None and self.is_mixed:
+            both, total = (np.diff(self.sparse.indptr) > 0) & self.dense.any(axis=1), math.hypot(1.0, dense_weight)
+            of_sparse[both], wanted[both] = 1 / total, dense_weight / total
+        return ScaledFeatures(
+            self,
+            None if self.dense is None else wanted / _norms(self.dense),
+            None if self.sparse is None else (_unit_factors(self.sparse), of_sparse),
+        )
 
 
 class ScaledFeatures(NamedTuple):
-    """Features whose dense part is not scaled yet: its rows are to be multiplied by `factors`, None for 1."""
+    """Features that are not scaled yet: the dense part of a row is to be multiplied by `factors`, None for 1.
+
+    A value of the sparse part is to be multiplied by the first of `sparse_factors`, rounded to float32, and multiplied
+    by the second; None for 1.
+    """
 
     features: Features
     factors: npt.NDArray[np.float64] | None
+    sparse_factors: tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]] | None = None
 
 
 def _trusted(sparse: sp.csr_matrix | None, dense: npt.NDArray[np.float32] | None) -> Features:
@@ -199,6 +208,15 @@ def scale_rows(X: sp.csr_matrix) -> sp.csr_matrix:
     scaled.data = np.empty(X.data.shape, np.float32)
     scale_to_unit(read_only(X.indptr), read_only(X.data), scaled.data)
     return scaled
+
+
+def _unit_factors(X: sp.csr_matrix) -> npt.NDArray[np.float64]:
+    """Return the numbers that the rows of a matrix are multiplied by to have norm 1, 0 for empty rows."""
+    from unmissed.numerics.csr import read_only, unit_factors
+
+    factors = np.empty(X.shape[0])
+    unit_factors(read_only(X.indptr), read_only(X.data), factors)
+    return factors
 
 
 def _norms(X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

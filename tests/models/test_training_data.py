@@ -69,7 +69,7 @@ def test_scaled_rows_share_nothing_that_is_written_with_the_rows_before():
 def test_dense_rows_are_scaled_by_factors_unless_their_norms_are_extreme(size):
     dense = (size * np.random.default_rng(0).standard_normal((6, 4))).astype(np.float32)
     data = TrainingData.check(Features(dense=dense), np.eye(6), normalize=True)
-    features, factors = data.scaled()
+    features, factors, _ = data.scaled()
     assert (factors is None) == (size != 1)
     assert np.shares_memory(features.dense, dense) == (size == 1)
     scaled = features.dense if factors is None else features.dense * factors[:, None]

@@ -187,7 +187,7 @@ class TrainingData(LabeledData):
         return self.X.scaled(self.normalize, self.dense_weight)
 
     def scaled(self) -> ScaledFeatures:
-        """Return the same without a copy of the dense part, unless its norms are extreme; it is made at each call."""
+        """Return the same without a copy of X, unless norms of the dense part are extreme; it is made at each call."""
         scaled = self.X.with_factors(self.normalize, self.dense_weight)
         if (
             scaled.factors is None

@@ -36,14 +36,27 @@ def find_faults(indptr, indices, numbers, n_columns):
 
 
 @kernel()
+def _unit_factor(entries):
+    """Return 1 / L2 norm of a row, 0 if it is empty or 0; squares are added in order, in float64."""
+    square = 0.0
+    for at in range(entries.shape[0]):
+        square += np.float64(entries[at]) * np.float64(entries[at])
+    return 1.0 / np.sqrt(square) if square > 0 else 0.0
+
+
+@kernel()
+def unit_factors(indptr, values, factors):
+    """Set `factors` to the numbers that rows are multiplied by to have norm 1."""
+    for row in range(indptr.shape[0] - 1):
+        factors[row] = _unit_factor(values[indptr[row] : indptr[row + 1]])
+
+
+@kernel()
 def scale_to_unit(indptr, values, scaled):
-    """Set `scaled` to the values of rows divided by their L2 norm; squares are added in order, in float64."""
+    """Set `scaled` to the values of rows divided by their L2 norm."""
     for row in range(indptr.shape[0] - 1):
         entries, targets = values[indptr[row] : indptr[row + 1]], scaled[indptr[row] : indptr[row + 1]]
-        square = 0.0
-        for at in range(entries.shape[0]):
-            square += np.float64(entries[at]) * np.float64(entries[at])
-        factor = 1.0 / np.sqrt(square) if square > 0 else 0.0
+        factor = _unit_factor(entries)
         for at in range(entries.shape[0]):
             targets[at] = np.float32(np.float64(entries[at]) * factor)
 
@@ -70,13 +83,17 @@ def count_rows(begins, ends, indices, counts, seen):
 
 
 @kernel()
-def reorder(begins, ends, indices, values, new_index, n_features, new_indptr, new_indices, new_values, norms):
+def reorder(begins, ends, indices, values, factors, new_index, n_features, new_indptr, new_indices, new_values, norms):
     """Copy the rows begins[i]:ends[i] with permuted features; set norms[i] to |x|^2.
 
+    `factors` are two arrays with a number per row, or without any: values are multiplied by the first one (float64),
+    rounded to float32, and multiplied by the second one (float32).
     The features of a dense row are sorted, so that kernels need not read its indices.
     """
     filled = 0
     new_indptr[0] = 0
+    firsts, seconds = factors
+    is_scaled = firsts.shape[0] > 0
     for row in range(begins.shape[0]):
         begin, end = begins[row], ends[row]
         if row + _PREFETCH_DISTANCE < begins.shape[0]:
@@ -91,7 +108,10 @@ def reorder(begins, ends, indices, values, new_index, n_features, new_indptr, ne
             position = new_index[np.uint64(features[at])]
             target = np.uint64(position) if full else np.uint64(at)
             new_features[target] = position
-            new_entries[target] = entries[at]
+            value = entries[at]
+            if is_scaled:
+                value = np.float32(np.float64(value) * firsts[row]) * seconds[row]
+            new_entries[target] = value
         filled = last
         new_indptr[row + 1] = filled
         norms[row] = squared_norm(new_entries)

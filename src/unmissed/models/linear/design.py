@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
-from unmissed.numerics.csr import count_features, count_rows, reorder
+from unmissed.numerics.csr import count_features, count_rows, read_only, reorder
 from unmissed.numerics.dense_rows import add_dense_squares
 from unmissed.numerics.workspace import borrowed_zeros, workspace
 
@@ -200,6 +200,9 @@ def by_frequency(indices: npt.NDArray[np.int32], n_features: int) -> npt.NDArray
     return position
 
 
+_UNSCALED = np.empty(0), np.empty(0, np.float32)  # the factors of a sparse part with all factors 1
+
+
 def lay_out(
     X: Any,
     *,
@@ -208,13 +211,15 @@ def lay_out(
     rows: npt.ArrayLike | None = None,
     dense: Floats | None = None,
     factors: npt.NDArray[np.float64] | None = None,
+    sparse_factors: tuple[npt.NDArray[np.float64], Floats] | None = None,
     weights: Costs | None = None,
 ) -> Design:
     """Return the Design of a CSR matrix X (float32, canonical), or of the given rows of it (ascending).
 
     `dense` are further features of the same rows, in C order; the design refers to the array. They are multiplied by
-    `factors`, one number per row of X. `weights` are those of the rows of X, all above 0. Time and memory depend on the
-    chosen rows only, so that thousands of small subsets of X are cheap.
+    `factors`, one number per row of X, and the values of X by `sparse_factors` (see `ScaledFeatures`). `weights` are
+    those of the rows of X, all above 0. Time and memory depend on the chosen rows only, so that thousands of small
+    subsets of X are cheap.
     """
     chosen = None if rows is None else _check_rows(rows, X.shape[0])
     begins, ends = X.indptr[:-1], X.indptr[1:]
@@ -222,9 +227,10 @@ def lay_out(
         begins, ends = begins[chosen], ends[chosen]
     begins, ends = begins.astype(np.int64), ends.astype(np.int64)
     n_samples = len(begins)
-    indices = np.ascontiguousarray(X.indices)
+    indices, data = read_only(X.indices), read_only(X.data)
     features, counts, position_of_feature = _frequent_first(begins, ends, indices, X.shape[1])
     order = np.random.default_rng(seed).permutation(n_samples)
+    row_ids = order if chosen is None else chosen[order]
     position_of_row = np.empty(n_samples, np.int32)
     position_of_row[order] = np.arange(n_samples, dtype=np.int32)
     size = int((ends - begins).sum())
@@ -232,10 +238,10 @@ def lay_out(
     new_indices = np.empty(size, np.uint32)
     values = np.empty(size, np.float32)
     norms = np.empty(n_samples, np.float32)
-    data = np.ascontiguousarray(X.data)
+    scales = _UNSCALED if sparse_factors is None else tuple(factor[row_ids] for factor in sparse_factors)
     feature_index = position_of_feature, len(features)
-    reorder(begins[order], ends[order], indices, data, *feature_index, indptr, new_indices, values, norms)
-    of_dense = _dense_rows(dense, order if chosen is None else chosen[order], factors)
+    reorder(begins[order], ends[order], indices, data, scales, *feature_index, indptr, new_indices, values, norms)
+    of_dense = _dense_rows(dense, row_ids, factors)
     if dense is not None and dense.shape[1]:
         add_dense_squares(of_dense, norms)
         new_indices += np.uint32(dense.shape[1])
@@ -247,7 +253,7 @@ def lay_out(
     use_bias = np.float32(1 if bias else 0)
     norms += use_bias
     columns = features, counts
-    of_rows = np.empty(0) if weights is None else np.asarray(weights if chosen is None else weights[chosen])[order]
+    of_rows = np.empty(0) if weights is None else np.asarray(weights)[row_ids]
     costs = of_rows, np.minimum(1 / of_rows, _MOST_INVERSE).astype(np.float32)
     lists = indptr, new_indices, values, norms, position_of_row
     return Design(*lists, *columns, chosen, use_bias, typical, of_dense, *costs)

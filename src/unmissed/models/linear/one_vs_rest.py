@@ -59,9 +59,10 @@ class BlockProblem:
     def __call__(self) -> Blocks:
         """Return the shared state; called once per worker."""
         Y, solvable = self.rows.Y.tocsc(), self.solver.solvable
+        may_have_duplicate = find_duplicate_columns(Y)  # before X is laid out: its temporary arrays are then free
         weights: dict[str, Any] = {} if self.rows.weights is None else {"weights": self.rows.weights}
         prepared = self.solver.prepare(self.rows.scaled() if solvable.dense else self.rows.features.csr, **weights)
-        return Blocks(prepared, Y, self.costs, find_duplicate_columns(Y), self.rows.cell_propensity is not None)
+        return Blocks(prepared, Y, self.costs, may_have_duplicate, self.rows.cell_propensity is not None)
 
     @cached_property
     def costs(self) -> Costs:
@@ -173,8 +174,11 @@ def find_duplicate_columns(Y: Any) -> npt.NDArray[np.bool_]:
     A column's hash is the sum of random 64-bit numbers of its rows. Columns of equal hash are taken as duplicates.
     """
     numbers = np.random.default_rng(0).integers(2**64, size=Y.shape[0], dtype=np.uint64)
-    sums = np.append(np.uint64(0), np.cumsum(numbers[Y.indices], dtype=np.uint64))[Y.indptr]
-    _, kind, count = np.unique(sums[1:] - sums[:-1], return_inverse=True, return_counts=True)
+    sums = np.zeros(len(Y.indices) + 1, np.uint64)
+    np.take(numbers, Y.indices, out=sums[1:], mode="clip")  # other modes need a buffer of that size
+    np.cumsum(sums, out=sums)
+    of_columns = np.diff(sums[Y.indptr])
+    _, kind, count = np.unique(of_columns, return_inverse=True, return_counts=True)
     return np.asarray(count[kind.reshape(-1)] > 1)
 
 

@@ -202,3 +202,16 @@ def test_features_of_which_some_are_rare(monkeypatch):
     assert (shard.gap <= 1e-3).all()
     reference = solve(EXACT, features.csr, Y)
     assert (shard.objective * (1 - shard.gap) <= reference.objective).all()
+
+
+@pytest.mark.parametrize("rows", [None, np.arange(0, 120, 3)])
+def test_a_design_of_rows_with_factors_has_the_bits_of_scaled_rows(rows):
+    features, _ = mixed_problem(8)
+    features.sparse.data *= np.random.default_rng(1).uniform(0.1, 9, features.sparse.nnz).astype(np.float32)
+    before = features.sparse.data.copy()
+    found, expected = (
+        EXACT.prepare(X, rows).design for X in (features.with_factors(True, 0.7), features.scaled(True, 0.7))
+    )
+    assert np.array_equal(found.values, expected.values)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(features.sparse.data, before)

@@ -38,10 +38,11 @@ class BlockMethod(Protocol[M]):
         """Certify labels that are not done; set `done`, and improve the others."""
 
 
-def run(labels: Sequence[L], method: BlockMethod[L], keep: Callable[[L], None]) -> None:
-    """Solve all labels with a method; call `keep` with each label that is done.
+def run(todo: Sequence[int], begin: Callable[[int], L], method: BlockMethod[L], keep: Callable[[L], None]) -> None:
+    """Solve labels with a method; call `begin` with the number of each label, and `keep` with each that is done.
 
-    The result of a label does not depend on its group: groups only share passes over X.
+    Labels begin with their group, so that few have a state at a time. The result of a label does not depend on its
+    group: groups only share passes over X.
     """
     waiting: list[L] = []
 
@@ -54,8 +55,8 @@ def run(labels: Sequence[L], method: BlockMethod[L], keep: Callable[[L], None]) 
                 label.leave_lanes()
                 waiting.append(label)
 
-    for first in range(0, len(labels), LANES):
-        group = labels[first : first + LANES]
+    for first in range(0, len(todo), LANES):
+        group = [begin(at) for at in todo[first : first + LANES]]
         method.approach(group)
         unsolved: Sequence[L] = group
         for _ in range(_ROUNDS_TOGETHER):
@@ -63,7 +64,7 @@ def run(labels: Sequence[L], method: BlockMethod[L], keep: Callable[[L], None]) 
                 method.round(unsolved if len(unsolved) <= MAX_PER_LABEL else group)
             unsolved = [label for label in group if not label.done]
         settle(group)
-        enough = LANES if first + LANES < len(labels) else 1
+        enough = LANES if first + LANES < len(todo) else 1
         while len(waiting) >= enough:
             group, waiting = waiting[:LANES], waiting[LANES:]
             method.round(group)

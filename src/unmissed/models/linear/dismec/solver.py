@@ -75,11 +75,18 @@ class PreparedSquaredHinge:
         self, solver: SquaredHinge, X: Any, rows: npt.ArrayLike | None = None, weights: Costs | None = None
     ) -> None:
         self.solver = solver
-        X, factors = X if isinstance(X, ScaledFeatures) else (X, None)
+        X, factors, sparse_factors = X if isinstance(X, ScaledFeatures) else (X, None, None)
         sparse, dense = X.both if isinstance(X, Features) else (X, None)
         bias, seed = solver.fit_bias is not False, int(solver.random_state)
         self.design: Design = lay_out(
-            sparse, bias=bias, seed=seed, rows=rows, dense=dense, factors=factors, weights=weights
+            sparse,
+            bias=bias,
+            seed=seed,
+            rows=rows,
+            dense=dense,
+            factors=factors,
+            sparse_factors=sparse_factors,
+            weights=weights,
         )
         self._quantized = QuantizedRows(self.design)
         self._packed = PackedDesign(self.design, self._quantized)
@@ -107,8 +114,7 @@ class PreparedSquaredHinge:
             builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs)
             label.release()
 
-        labels = [begin(at) for at in self._duplicates.begin(block, builder)]
         method = DualAscent(self.design, self._packed, self._quantized, solver.tol, solver.max_rounds)
-        schedule.run(labels, method, keep)
+        schedule.run(self._duplicates.begin(block, builder), begin, method, keep)
         self._duplicates.end(block, builder)
         return builder.build()
