@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from tests.cli.speaking import said
 from tests.runs.corpora import tree_bytes
-from unmissed.data import TextFeatures, load
+from unmissed.data import TextFeatures, load, make_corpus
 from unmissed.errors import InputError
 from unmissed.models import DiSMEC, PWDiSMEC
 from unmissed.models.dual_variables import DualVariables
@@ -31,6 +32,10 @@ def documents(name, n, labels=12):
     return found
 
 
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
@@ -41,7 +46,7 @@ def corpus(tmp_path_factory):
     """Old documents, and new ones with a new word and a new label; one repeats an old text with other labels."""
     folder = tmp_path_factory.mktemp("warm")
     old = write(folder / "old.jsonl", documents("old", 400))
-    first = json.loads(old.read_text(encoding="utf-8").splitlines()[5])
+    first = rows_of(old)[5]
     new = documents("new", 12)
     new += [{"id": f"whale{row}", "text": f"whale hunt {WORDS[row]}", "labels": ["whales"]} for row in range(3)]
     write(folder / "new.jsonl", [*new, {**first, "id": "again", "labels": ["label1", "label2"]}])
@@ -189,3 +194,61 @@ def test_a_free_bias_keeps_no_variables():
     with pytest.raises(InputError, match="unpenalized bias"):
         DiSMEC(fit_bias="free", keep_dual=True).fit(X, Y)
     assert PWDiSMEC(fit_bias=False, keep_dual=True).fit(X, Y).dual_variables().n_labels == 4
+
+
+@pytest.mark.parametrize("growth", [False, True])
+def test_kept_rows_replace_the_old_files(corpus, tmp_path, growth, monkeypatch):
+    import unmissed.data.text as module
+
+    old = write(tmp_path / "old.jsonl", rows_of(corpus / "old.jsonl"))
+    run = train("pw-dismec", load(old, text=TEXT), tmp_path / "run", PARAMS)
+    first = update(run.folder.path, keep_rows=True, n_jobs=1)
+    assert first.n_trained == 0, "nothing changed but the kept rows"
+    old.unlink()
+    new = loaded(corpus / "new.jsonl", run)
+    seen, original = [], module.preprocess
+
+    def preprocess(text, *given, **words):
+        seen.append(text)
+        return original(text, *given, **words)
+
+    monkeypatch.setattr(module, "preprocess", preprocess)
+    kept = update(run.folder.path, new, vocabulary_growth=growth, n_jobs=1)
+    assert len(seen) == new.n_samples, "only new texts are read"
+    monkeypatch.undo()
+    assert certificate(kept)["missed"] == 0
+    write(old, rows_of(corpus / "old.jsonl"))
+    again = train("pw-dismec", load(old, text=TEXT), tmp_path / "again", PARAMS)
+    expected = update(again.folder.path, loaded(corpus / "new.jsonl", again), vocabulary_growth=growth, n_jobs=1)
+    for part in ("pieces", "text"):
+        assert tree_bytes(kept.folder.path / part) == tree_bytes(expected.folder.path / part)
+    assert [one.digest for one in kept.parts[0].sources] == [one.digest for one in expected.parts[0].sources]
+    more = write(tmp_path / "more.jsonl", documents("more", 5))
+    old.unlink()
+    assert update(run.folder.path, loaded(more, kept), n_jobs=1).parts[0].n_samples == kept.parts[0].n_samples + 5
+
+
+def test_damaged_kept_rows_are_read_from_the_files_again(corpus, run):
+    update(run.folder.path, keep_rows=True)
+    [array] = run.folder.path.glob("rows/*/numbers.npy")
+    content = bytearray(array.read_bytes())
+    content[-1] ^= 1
+    array.write_bytes(content)
+    updated = update(run.folder.path, loaded(corpus / "new.jsonl", run), n_jobs=1)
+    assert_certified(updated, as_dataset(updated))
+    matrix = train("dismec", make_corpus(60, 5, 4, 30, rng=0).train, run.folder.path.parent / "matrix")
+    with pytest.raises(InputError, match="only rows of texts without embeddings"):
+        update(matrix.folder.path, keep_rows=True)
+
+
+def test_data_that_is_known_can_still_grow(corpus, run, capsys):
+    new = loaded(corpus / "new.jsonl", run)
+    update(run.folder.path, new, n_jobs=1)
+    assert open_run(run.folder.path).suggest("whale").no_known_words
+    grown = update(run.folder.path, new, vocabulary_growth=True, n_jobs=1)
+    assert grown.suggest("whale")[0][0] == "whales"
+    assert grown.n_trained == grown.n_labels
+    assert update(run.folder.path, vocabulary_growth=True, n_jobs=1).n_trained == 0, "all words are known"
+    words = "update", run.folder.path, corpus / "new.jsonl"
+    assert "was trained on these rows already\n" in said(capsys, *words, "--vocabulary-growth")
+    assert "was trained on these rows already; --vocabulary-growth learns their words" in said(capsys, *words)

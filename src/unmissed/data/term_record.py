@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+
+from unmissed.data.names import pack_names, unpack_names
+from unmissed.errors import InputError
+
+_DIGEST = 16  # bytes of the digest of a text
 
 
 class TermRecord:
@@ -41,7 +47,7 @@ class TermRecord:
             indices.append(np.fromiter(counts, np.int64, len(counts)))
             data.append(np.fromiter(counts.values(), np.float32, len(counts)))
             ends.append(ends[-1] + len(counts))
-            digests.append(blake2b(text.encode(), digest_size=16).digest())
+            digests.append(blake2b(text.encode(), digest_size=_DIGEST).digest())
         parts = np.concatenate([np.empty(0, np.float32), *data]), np.concatenate([np.empty(0, np.int64), *indices])
         self._counts = sparse.csr_matrix((*parts, np.array(ends)), shape=(len(digests), len(vocabulary)))
         self.digests = digests
@@ -69,6 +75,32 @@ class TermRecord:
         used = np.zeros(len(self._vocabulary), np.bool_)
         used[self._counts.indices] = True
         return [term for term, number in self._vocabulary.items() if used[number]]
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return terms, counts and digests as arrays."""
+        used = np.unique(self._counts.indices)
+        every = list(self._vocabulary)
+        largest = int(self._counts.data.max(initial=0))
+        return {
+            **pack_names("terms", [every[number] for number in used.tolist()]),
+            "starts": self._counts.indptr.astype(np.int64),
+            "numbers": np.searchsorted(used, self._counts.indices).astype(np.int32),
+            "counts": self._counts.data.astype(np.min_scalar_type(largest)),
+            "digests": np.frombuffer(b"".join(self.digests), np.uint8),
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Set terms, counts and digests from the arrays of `to_arrays`; raise InputError if they do not fit."""
+        terms, digests = unpack_names("terms", arrays) or [], arrays["digests"].tobytes()
+        starts, numbers = arrays["starts"], arrays["numbers"]
+        n_texts = len(digests) // _DIGEST
+        if len(starts) != n_texts + 1 or (numbers.size and not 0 <= numbers.min() <= numbers.max() < len(terms)):
+            raise InputError("the stored counts of terms are damaged")
+        vocabulary = self._vocabulary
+        number_of = np.array([vocabulary.setdefault(term, len(vocabulary)) for term in terms], np.int64)
+        parts = arrays["counts"].astype(np.float32), number_of[numbers], starts
+        self._counts = sparse.csr_matrix(parts, shape=(n_texts, len(vocabulary)))
+        self.digests = [digests[begin : begin + _DIGEST] for begin in range(0, len(digests), _DIGEST)]
 
     def taken(self, rows: npt.NDArray[np.int64]) -> TermRecord:
         """Return the record of some of the texts."""

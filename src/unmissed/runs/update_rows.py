@@ -21,8 +21,9 @@ from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.models.dual_variables import DualVariables
 from unmissed.progress import Progress, silent
+from unmissed.runs.kept_rows import open_rows, save_rows
 from unmissed.runs.run import Run
-from unmissed.runs.run_folder import Source
+from unmissed.runs.run_folder import RunFolder, Source
 from unmissed.runs.training_sources import DatasetOrPath, join, latest, read_old_rows, row_digests, sources_of
 
 Rows = npt.NDArray[np.int64]
@@ -45,6 +46,11 @@ class UpdateRows:
     sources: list[Source]
     row_of: Rows
 
+    def save(self, folder: RunFolder) -> None:
+        """Write the rows into the folder of a run, which then keeps them."""
+        for dataset in self.every:
+            save_rows(folder, dataset)
+
     def initial(self, run: Run) -> DualVariables | None:
         """Return the dual variables of the run's labels for these rows; None if the run has none."""
         held = run.model.dual_variables() if hasattr(run.model, "dual_variables") else None
@@ -60,12 +66,21 @@ class UpdateRows:
 
 
 class UpdateReader:
-    """Reads the rows of an update; each text is read once."""
+    """Reads the rows of an update; each text is read once, or not at all if the run keeps its rows.
 
-    def __init__(self, run: Run, *, grows: bool, progress: Progress = silent) -> None:
+    Parameters
+    ----------
+    run : the run
+    grows : whether the text features are fitted again
+    keeps : whether `save` will be called
+    """
+
+    def __init__(self, run: Run, *, grows: bool, keeps: bool = False, progress: Progress = silent) -> None:
         if grows and run.text is None:
             raise InputError(f"{run.folder}: was not trained on text, so it has no words to add")
-        self._run, self._grows, self._progress = run, grows, progress
+        if keeps and (run.text is None or run.text.encoder is not None):
+            raise InputError(f"{run.folder}: only rows of texts without embeddings can be kept")
+        self._run, self._grows, self._records, self._progress = run, grows, grows or keeps, progress
         self._vocabulary: dict[str, int] = {}
 
     def read(
@@ -80,7 +95,7 @@ class UpdateReader:
         run, text = self._run, self._run.text
         old, sources = self._read_old(old_rows, new)
         every = [*old, *([] if new is None else [new])]
-        if self._grows:
+        if self._records:
             every = [self._recorded(one) for one in every]
         digests = [self._digests(one) for one in every]
         trained = latest(digests[: len(run.parts[0].sources)])
@@ -109,6 +124,8 @@ class UpdateReader:
         digest = None if new is None else new.source_digest
         if new is not None and any(source.digest == digest for source in sources_of(run)):
             old_rows = [*old_rows, new]
+        kept = (open_rows(run, source, self._vocabulary) for source in sources_of(run))
+        old_rows = [*old_rows, *(one for one in kept if one is not None)]
         every = read_old_rows(run, old_rows, text=self._text, progress=self._progress)
         known = sources_of(run) or [Source.of(dataset) for dataset in every]
         pairs = zip(every, known, strict=True)
@@ -117,9 +134,9 @@ class UpdateReader:
         return [dataset for dataset, _ in old], positions
 
     def _text(self) -> TextFeatures | None:
-        """Return the run's text features, which record all terms of the next texts if words are added."""
+        """Return the run's text features, which record all terms of the next texts if need be."""
         text = self._run.text
-        return text.recording(self._vocabulary) if self._grows and text is not None else text
+        return text.recording(self._vocabulary) if self._records and text is not None else text
 
     def _recorded(self, dataset: Dataset) -> Dataset:
         """Return a data set with the counts of all its terms; raise InputError if its texts cannot be read."""
@@ -209,9 +226,9 @@ def _without(dataset: Dataset, rows: Rows, origin: Origin) -> Dataset:
 
 def _with_words(dataset: Dataset, text: TextFeatures) -> Dataset:
     """Return a data set with the features of other text features, from the counts of its terms."""
-    changed = replace(
-        dataset, X=text.transform_record(_record(dataset)), feature_names=text.terms_, text=text, trusted=True
-    )
+    record = _record(dataset)
+    X, text = text.transform_record(record), text.with_record(record)
+    changed = replace(dataset, X=X, feature_names=text.terms_, text=text, trusted=True)
     vars(changed)["origin"] = dataset.origin
     return changed
 

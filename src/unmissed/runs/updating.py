@@ -13,6 +13,7 @@ from unmissed.execution import Executor
 from unmissed.models.method_registry import make_model
 from unmissed.progress import Progress, silent
 from unmissed.runs.calibrating import NEARLY_EQUAL, calibrate
+from unmissed.runs.kept_rows import keeps_rows
 from unmissed.runs.replacing import next_of, replace_run
 from unmissed.runs.run import Run
 from unmissed.runs.run_folder import RunFolder
@@ -29,6 +30,7 @@ def update(
     vocabulary_growth: bool = False,
     remove: Collection[str] = (),
     drop_labels: Collection[str] = (),
+    keep_rows: bool = False,
     n_jobs: int | None = None,
     executor: Executor | None = None,
     progress: Progress = silent,
@@ -53,6 +55,8 @@ def update(
         files of documents. A new text replaces an old one that is equal
     remove : ids of old rows that are withdrawn; they are left out from now on
     drop_labels : names or titles of labels that the new run does not have
+    keep_rows : keep the counts of the words of all texts in the run, so that later updates read new texts only; a run
+        that keeps them goes on doing so
     n_jobs : number of threads
     executor, progress : as in `train`
     """
@@ -61,13 +65,16 @@ def update(
         run = Run(path)
         if dataset is not None and has_rows(run, dataset):
             dataset = None
-            if not (remove or drop_labels or vocabulary_growth):
+            if not (remove or drop_labels or vocabulary_growth or (keep_rows and not keeps_rows(run))):
                 return run  # already trained on these rows
         dropped = _check_dropped(run, drop_labels)
-        reader = UpdateReader(run, grows=vocabulary_growth, progress=progress)
+        keeps = keep_rows or keeps_rows(run)
+        reader = UpdateReader(run, grows=vocabulary_growth, keeps=keeps, progress=progress)
         rows = reader.read(dataset, old_rows, remove=remove, dropped=dropped)
-        if rows.joined.digest == run.parts[0].digest and len(run.parts) == 1:
-            return run  # no row, no word and no label changed
+        if rows.joined.digest == run.parts[0].digest and len(run.parts) == 1:  # no row, word or label changed
+            if keeps:
+                rows.save(folder)
+            return run
         position = Path(path).resolve()
         aside = next_of(position)
         _check_begun(path, aside, rows.joined)
@@ -77,6 +84,8 @@ def update(
             model.set_params(keep_dual=True)
         words: dict[str, Any] = {"executor": executor, "progress": progress}
         train(model, rows.joined, aside, sources=rows.sources, initial=initial, **words)
+        if keeps:
+            rows.save(RunFolder(aside))
         before = run.calibration
         if before is not None and before.groups == NEARLY_EQUAL:
             folds: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
