@@ -126,4 +126,6 @@ def test_the_command_withdraws_drops_and_learns(corpus, run, tmp_path, capsys):
     assert "7 of them new" in output
     assert "words, before" in output
     assert open_run(run.folder.path).label_names == ["fish", "law", "whales"]
-    assert "update needs DATA, --remove FILE or --drop-labels FILE" in refused(capsys, "update", run.folder.path)
+    assert "update needs DATA, --remove FILE, --drop-labels FILE or --vocabulary-growth" in refused(
+        capsys, "update", run.folder.path
+    )

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.encoders import Embeddings, Encode, EncoderIdentity, SentenceEncoder, embed
 from unmissed.data.names import pack_names, unpack_names
+from unmissed.data.term_record import TermRecord
 from unmissed.data.text_analysis import ACCENTS, StemmedWords, check_stemmer, list_stop_words, preprocess
 from unmissed.data.text_fields import WeightedFields, parse_fields, plain
 from unmissed.data.unicode import check_normalization, check_string, normalize
@@ -83,6 +84,8 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     strip_accents: str | None = None
     stemmer: str | None = None
     fields: str | None = None
+    record: ClassVar[TermRecord | None] = None
+    """The counts of all terms that `transform` saw; set by `recording` only."""
 
     def __post_init__(self) -> None:
         self._check_params()
@@ -177,14 +180,53 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         except ValueError as error:  # empty vocabulary
             n_texts = f"{len(texts)} " if isinstance(texts, Sequence) else ""
             raise InputError(f"no terms to learn from {n_texts}texts with min_df={self.min_df}: {error}") from error
-        terms = counter.get_feature_names_out()
+        terms = counter.get_feature_names_out().tolist()
         if words:
-            terms, counts = self._select_terms(terms.tolist(), counts, words)
+            terms, counts = self._select_terms(terms, counts, words)
+        self._set_counted(terms, counts, has_words=bool(words))
+        return self.weigh(counts)
+
+    def fit_records(self, records: Sequence[TermRecord], *, words: Collection[str] = ()) -> Self:
+        """Fit the vocabulary and idf on texts that were read before (`recording`), as `fit_transform` does."""
+        terms = sorted({term for record in records for term in record.terms})
+        column = {term: position for position, term in enumerate(terms)}
+        counts = sparse.vstack([record.counts(column) for record in records], format="csr")
+        terms, counts = self._select_terms(terms, counts, words)
+        if not terms:
+            raise InputError(f"no terms to learn from {counts.shape[0]} texts with min_df={self.min_df}")
+        self._set_counted(terms, counts, has_words=bool(words))
+        return self
+
+    def recording(self, vocabulary: dict[str, int]) -> TextFeatures:
+        """Return these fitted text features; the next call of `transform` also fills `record`, for all terms.
+
+        `vocabulary` numbers the terms of several records.
+        """
+        check_is_fitted(self, "terms_")
+        other = copy(self)
+        other.record = other._counter = TermRecord(self.build_analyzer(), self._counter.vocabulary_, vocabulary)
+        return other
+
+    def with_record(self, record: TermRecord) -> TextFeatures:
+        """Return these text features with another record."""
+        other = copy(self)
+        other.record = record
+        return other
+
+    def transform_record(self, record: TermRecord) -> sparse.csr_matrix:
+        """Return the TF-IDF features of texts that were read before, as `transform` does."""
+        return self.weigh(record.counts(self._counter.vocabulary_))
+
+    def weigh(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """Return the TF-IDF features of the counts of the terms."""
+        return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
+
+    def _set_counted(self, terms: list[str], counts: sparse.csr_matrix, *, has_words: bool) -> None:
+        """Set the vocabulary and the idf of its counts; with `has_words`, some terms may be in no document."""
         idf = inverse_document_frequency(counts, smooth=self.smooth)
-        if words and not self.smooth:
+        if has_words and not self.smooth:
             idf[np.bincount(counts.indices, minlength=counts.shape[1]) == 0] = np.log(counts.shape[0])
         self.set_terms(terms, idf)
-        return weigh_terms(counts, self.idf_, sublinear=self.sublinear)
 
     def _select_terms(
         self, terms: list[str], counts: sparse.csr_matrix, words: Collection[str]
@@ -227,7 +269,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """Set the vocabulary and its inverse document frequencies, as `fit` does."""
         self.terms_ = [str(term) for term in terms]
         self.idf_ = idf
-        self._counter = self._make_counter()
+        self._counter: Any = self._make_counter()
         self._counter.vocabulary_ = dict(zip(self.terms_, range(len(self.terms_)), strict=True))
         return self
 
@@ -236,7 +278,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "terms_")
         texts = texts if self.encoder is None else list(texts)
         counts = self._counter.transform(_with_progress(texts, progress))
-        words = weigh_terms(counts, self.idf_, sublinear=self.sublinear)
+        words = self.weigh(counts)
         return words if self.encoder is None else self._with_embeddings(words, texts, progress)
 
     def embed(

@@ -19,6 +19,7 @@ from unmissed.errors import InputError
 from unmissed.features import Features, ScaledFeatures
 from unmissed.losses.inverse import check_cells
 from unmissed.matrices import LARGEST, assemble, check_Y
+from unmissed.models.dual_variables import DualVariables
 from unmissed.models.frames import Names, as_names, open_features, open_labels
 
 _MOST_WEIGHT = 1e30  # larger costs overflow
@@ -54,6 +55,7 @@ class TrainingData(LabeledData):
     weights : weight of each row, which multiplies its costs, float64 above 0; None if all are 1
     cell_propensity : p of each observed positive, float64 CSR with the pattern of Y; None if p is that of the label
     label_terms : the names of the labels as features; None unless the model uses them and X has words
+    initial : dual variables of an earlier solution, from which the training of linear models may start, or None
     store : the store that X and Y are mapped from; such rows are pickled as its path and digest, with their weights and
         the propensities of their cells
     """
@@ -67,6 +69,7 @@ class TrainingData(LabeledData):
     weights: npt.NDArray[np.float64] | None = field(default=None, kw_only=True)
     cell_propensity: sp.csr_matrix | None = field(default=None, kw_only=True)
     label_terms: LabelTerms | None = field(default=None, kw_only=True)
+    initial: DualVariables | None = field(default=None, kw_only=True)
     store: Stored | None = field(default=None, kw_only=True)
 
     @classmethod
@@ -139,7 +142,7 @@ class TrainingData(LabeledData):
     ) -> TrainingData:
         """Return some rows and some labels, all by default; `changes` are other fields."""
         Y, cells = (_part(one, rows, labels) for one in (self.Y, self.cell_propensity))
-        part: dict[str, Any] = {"Y": Y, "cell_propensity": cells, "store": None}
+        part: dict[str, Any] = {"Y": Y, "cell_propensity": cells, "initial": None, "store": None}
         if rows is not None:
             part |= {"X": self.X[rows], "weights": None if self.weights is None else self.weights[rows]}
         if labels is not None and self.label_terms is not None:
@@ -176,7 +179,7 @@ class TrainingData(LabeledData):
         return self.take(np.repeat(np.arange(self.n_samples), times.astype(np.int64)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.store is not None and type(self) is TrainingData:
+        if self.store is not None and self.initial is None and type(self) is TrainingData:
             cells = None if self.cell_propensity is None else self.cell_propensity.data
             return _stored, (*self.store, self.normalize, self.dense_weight, self.weights, cells, self.label_terms)
         return _made, (type(self), {one.name: getattr(self, one.name) for one in fields(self)})

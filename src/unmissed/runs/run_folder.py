@@ -137,8 +137,8 @@ class Manifest:
 class RunFolder:
     """The folder of a run.
 
-    It has `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, and perhaps `vocabulary/`, `calibrations/` and
-    `layouts/`.
+    It has `manifest.json`, `pieces/`, `labels/`, `text/` or `features/`, and perhaps `vocabulary/`, `calibrations/`,
+    `layouts/` and `rows/`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -165,6 +165,10 @@ class RunFolder:
     def labels(self, first: int) -> Path:
         """Return the folder with names and counts of the part whose first label is `first`."""
         return below(self.path, f"labels/{first:08d}")
+
+    def rows(self, digest: str) -> Path:
+        """Return the folder of the training rows with this digest, if the run keeps them; that of all rows for ""."""
+        return below(self.path, f"rows/{digest[:16]}")
 
     @property
     def work(self) -> Path:

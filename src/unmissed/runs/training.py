@@ -20,6 +20,7 @@ from unmissed.data.vectorizers import is_vectorizer
 from unmissed.errors import InputError, UnmissedError
 from unmissed.execution import Executor, OnDisk, Partition, Unfinished, Work
 from unmissed.models.base import Model
+from unmissed.models.dual_variables import DualVariables
 from unmissed.models.method_registry import make_model
 from unmissed.models.parameters import seeded
 from unmissed.progress import Progress, silent
@@ -49,6 +50,7 @@ def train(
     progress: Progress = silent,
     partition: Partition | None = None,
     sources: Sequence[Source] = (),
+    initial: DualVariables | None = None,
 ) -> Run:
     """Train a method on a data set into a folder; finished pieces there are not trained again.
 
@@ -65,6 +67,7 @@ def train(
         at the same time. The one that finds all pieces finished completes the run; the others raise
         `unmissed.execution.Unfinished`, which lists the missing pieces
     sources : where to read the rows again; by default the origin of the data set
+    initial : dual variables of an earlier solution, from which DiSMEC and PW-DiSMEC start
     """
     partition = Partition() if partition is None else partition
     model = make_model(method, params or {}) if isinstance(method, str) else method
@@ -76,7 +79,7 @@ def train(
     if not dataset.n_samples or not dataset.n_labels:
         raise InputError(f"nothing to train on: {dataset.n_samples} rows and {dataset.n_labels} labels")
     check_dataset(dataset)
-    rows = model.check_rows(dataset)
+    rows = replace(model.check_rows(dataset), initial=initial)
     with folder.locked(shared=not partition.is_all):
         known = list(sources) or [Source.of(dataset)]
         part = RunPart(0, dataset.n_labels, dataset.n_samples, dataset.digest, sources=known)

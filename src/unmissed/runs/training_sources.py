@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import clone
 
 from unmissed.data import Dataset, TextFeatures
 from unmissed.data.dataset import Origin
@@ -20,7 +19,7 @@ from unmissed.data.documents import Documents
 from unmissed.data.encodings import UTF8
 from unmissed.data.formats import files_of, find_reader
 from unmissed.data.readers.reader import DocumentReader, ReadOptions
-from unmissed.data.sources import load_again, origin_options, words_of_vocabulary
+from unmissed.data.sources import load_again, origin_options
 from unmissed.data.unicode import find_name, index_names
 from unmissed.errors import InputError
 from unmissed.matrices import check_Y
@@ -30,13 +29,6 @@ from unmissed.runs.run_folder import Source
 
 DatasetOrPath = Dataset | str | os.PathLike[str]
 _USE_OLD_ROWS = "pass its path (--old-rows)"
-
-
-class GrownText(NamedTuple):
-    """Text features that were fitted on the texts of several data sets, and the rows of each that were kept."""
-
-    text: TextFeatures
-    kept: list[npt.NDArray[np.int64]]
 
 
 class JoinedRows(NamedTuple):
@@ -69,15 +61,24 @@ def reading_of(run: Run) -> ReadOptions:
     return ReadOptions(known.header, columns=replace(known.columns, encoding=UTF8, text=fields))
 
 
-def read_old_rows(run: Run, old_rows: Sequence[DatasetOrPath] = (), *, progress: Progress = silent) -> list[Dataset]:
+def read_old_rows(
+    run: Run,
+    old_rows: Sequence[DatasetOrPath] = (),
+    *,
+    text: Callable[[], TextFeatures | None] | None = None,
+    progress: Progress = silent,
+) -> list[Dataset]:
     """Return the data sets that a run was trained on: those in `old_rows`, the others read from their sources.
 
     Digests must be those of training. A path is read with the options of training. If the run has no sources,
-    `old_rows` must have the digests of its parts.
+    `old_rows` must have the digests of its parts. `text` returns the text features for the next file, by default the
+    run's own.
     """
+    make_text = (lambda: run.text) if text is None else text
     sources = sources_of(run) or [Source(None, str(part.digest), part.n_samples) for part in run.parts]
-    here = {source.digest: rows for one in old_rows for source, rows in [_match_source(run, one, sources, progress)]}
-    return [here.get(source.digest) or _read(run, source, progress) for source in sources]
+    matched = (_match_source(run, one, sources, make_text, progress) for one in old_rows)
+    here = {source.digest: rows for source, rows in matched}
+    return [here.get(source.digest) or _read(run, source, make_text, progress) for source in sources]
 
 
 def training_documents(run: Run, old_rows: Sequence[DatasetOrPath] = ()) -> Documents | None:
@@ -100,9 +101,9 @@ def join(
     run: Run,
     old: Sequence[Dataset],
     new: Dataset | None = None,
-    *,
     dropped: Collection[str] = (),
-    grown: GrownText | None = None,
+    text: TextFeatures | None = None,
+    kept: Sequence[npt.NDArray[np.int64]] | None = None,
 ) -> JoinedRows:
     """Stack old and new rows; columns are the run's labels, then the labels that only the new rows have.
 
@@ -113,22 +114,24 @@ def join(
     run : the run that was trained on the old rows
     old, new : its rows, and further ones
     dropped : names of labels that are left out
-    grown : the text features of the rows and the rows that are kept, if these text features are not the run's own
+    text : the text features of the rows, by default the run's own
+    kept : the rows of each data set that are kept; by default those that no later one replaces
     """
+    text = run.text if text is None else text
     names = _all_names(run, new, dropped)
     n_labels = max(run.n_labels, 0 if new is None else new.n_labels) if names is None else len(names)
     position = {} if names is None else index_names(names)
     every = [*old, *([] if new is None else [new])]
-    for dataset in every if grown is None else ():
+    for dataset in every if text is run.text else ():
         _check_features(run, dataset)
-    kept = _latest([list(_row_digests(dataset)) for dataset in every]) if grown is None else grown.kept
+    kept = latest([list(row_digests(dataset)) for dataset in every]) if kept is None else kept
     dataset = Dataset(
         sp.vstack([one.X[rows] for one, rows in zip(every, kept, strict=True)], format="csr"),
         check_Y(sp.vstack([_columns(one, position, n_labels)[rows] for one, rows in zip(every, kept, strict=True)])),
         label_names=names,
         label_titles=_all_titles(run, new, names),
-        feature_names=run.feature_names if grown is None else grown.text.terms_,
-        text=run.text if grown is None else grown.text,
+        feature_names=run.feature_names if text is None else text.terms_,
+        text=text,
         trusted=True,
         dense=_joined_dense(every, kept) if run.n_dense else None,
         vocabulary=run.vocabulary,
@@ -136,46 +139,32 @@ def join(
     return JoinedRows(dataset, sum(one.n_samples - len(rows) for one, rows in zip(every, kept, strict=True)))
 
 
-def grow_text(run: Run, origins: Sequence[Origin], progress: Progress = silent) -> GrownText:
-    """Fit the text features of a run again, with the same options, on the texts of several files of documents.
-
-    A later text replaces an earlier one that is equal. If the run has labels of a vocabulary without training rows, the
-    words of its names are kept, as in training.
-    """
-    if run.text is None:
-        raise InputError(f"{run.folder}: was not trained on text, so it has no words to add")
-    texts = [list(Documents(one.path, origin_options(one)).texts_and_ids(progress)[0]) for one in origins]
-    kept = _latest([[blake2b(text.encode(), digest_size=16).digest() for text in part] for part in texts])
-    chosen = [part[row] for part, rows in zip(texts, kept, strict=True) for row in rows.tolist()]
-    has_unseen = run.label_counts is not None and bool((run.label_counts == 0).any())
-    text: TextFeatures = clone(run.text.without_encoder())
-    text.fit_transform(chosen, words=words_of_vocabulary(text, run.vocabulary) if has_unseen else ())
-    text.encoder = run.text.encoder
-    return GrownText(text, kept)
-
-
 def _match_source(
-    run: Run, old_rows: DatasetOrPath, sources: Sequence[Source], progress: Progress
+    run: Run,
+    old_rows: DatasetOrPath,
+    sources: Sequence[Source],
+    make_text: Callable[[], TextFeatures | None],
+    progress: Progress,
 ) -> tuple[Source, Dataset]:
     """Return the source of the run that has the digest of `old_rows`, and its rows; raise if there is none."""
     for source in sources:
         if isinstance(old_rows, Dataset):
             dataset = old_rows
         else:
-            dataset = load_again(Origin(os.fspath(old_rows), source.options), text=run.text, progress=progress)
+            dataset = load_again(Origin(os.fspath(old_rows), source.options), text=make_text(), progress=progress)
         if dataset.source_digest == source.digest:
             return source, dataset
     named = f"digest {old_rows.digest[:12]}" if isinstance(old_rows, Dataset) else os.fspath(old_rows)
     raise InputError(f"{run.folder}: was not trained on these old rows ({named})")
 
 
-def _read(run: Run, source: Source, progress: Progress) -> Dataset:
+def _read(run: Run, source: Source, make_text: Callable[[], TextFeatures | None], progress: Progress) -> Dataset:
     """Read a source again; raise if it is missing or has changed."""
     if source.path is None:
         known = f"its digest is {source.digest[:12]}"
         raise InputError(f"{run.folder}: does not know where its training data is ({known}); {_USE_OLD_ROWS}")
     _check_exists(run, [*files_of(source.path), *filter(None, [source.options.get("dense")])])
-    dataset = load_again(Origin(source.path, source.options), text=run.text, progress=progress)
+    dataset = load_again(Origin(source.path, source.options), text=make_text(), progress=progress)
     if dataset.digest != source.digest:
         embedded = run.text is not None and run.text.encoder is not None and dataset.store is None
         advice = ", or its embeddings were computed on another machine: train on a store" if embedded else ""
@@ -243,7 +232,7 @@ def _columns(dataset: Dataset, position: dict[str, int], n_labels: int) -> sp.cs
     return sp.csr_matrix((values, columns, ends), shape=(dataset.n_samples, n_labels))
 
 
-def _latest(digests: Sequence[Sequence[bytes]]) -> list[npt.NDArray[np.int64]]:
+def latest(digests: Sequence[Sequence[bytes]]) -> list[npt.NDArray[np.int64]]:
     """Return for each data set the rows that no later one replaces, by their digests; empty rows (b"") are kept."""
     later: set[bytes] = set()
     kept = []
@@ -259,7 +248,7 @@ def _joined_dense(every: Sequence[Dataset], kept: Sequence[npt.NDArray[np.int64]
     return np.concatenate(parts)
 
 
-def _row_digests(dataset: Dataset) -> Iterator[bytes]:
+def row_digests(dataset: Dataset) -> Iterator[bytes]:
     """Yield a digest of the features of each row; b"" for an empty row without a dense part."""
     X, dense = dataset.X, dataset.dense
     indices, values = X.indices.astype("<i4", copy=False), X.data.astype("<f4", copy=False)

@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from unmissed.data import Dataset
-from unmissed.data.dataset import Origin
-from unmissed.data.documents import Documents
-from unmissed.data.formats import find_reader
-from unmissed.data.readers.reader import DocumentReader
-from unmissed.data.sources import load_again, origin_options
 from unmissed.errors import InputError
 from unmissed.execution import Executor
 from unmissed.models.method_registry import make_model
 from unmissed.progress import Progress, silent
 from unmissed.runs.calibrating import NEARLY_EQUAL, calibrate
+from unmissed.runs.kept_rows import keeps_rows
 from unmissed.runs.replacing import next_of, replace_run
 from unmissed.runs.run import Run
-from unmissed.runs.run_folder import RunFolder, Source
+from unmissed.runs.run_folder import RunFolder
 from unmissed.runs.training import train
-from unmissed.runs.training_sources import DatasetOrPath, grow_text, join, read_old_rows, sources_of
+from unmissed.runs.training_sources import DatasetOrPath
+from unmissed.runs.update_rows import UpdateReader
 
 
 def update(
@@ -33,6 +30,7 @@ def update(
     vocabulary_growth: bool = False,
     remove: Collection[str] = (),
     drop_labels: Collection[str] = (),
+    keep_rows: bool = False,
     n_jobs: int | None = None,
     executor: Executor | None = None,
     progress: Progress = silent,
@@ -45,7 +43,8 @@ def update(
     features (`Run.text`), unless `vocabulary_growth` is set. A calibrated run is calibrated again, unless its
     calibration has groups of rows, which are not known of new rows: then the new run has no probabilities.
 
-    The result is that of a training on the same rows and labels.
+    The result is that of a training on the same rows and labels, bit for bit. A run with dual variables (`keep_dual`)
+    starts from them instead: its labels have certificates of the same tolerance on all rows, but other bytes.
 
     Parameters
     ----------
@@ -56,47 +55,49 @@ def update(
         files of documents. A new text replaces an old one that is equal
     remove : ids of old rows that are withdrawn; they are left out from now on
     drop_labels : names or titles of labels that the new run does not have
+    keep_rows : keep the counts of the words of all texts in the run, so that later updates read new texts only; a run
+        that keeps them goes on doing so
     n_jobs : number of threads
     executor, progress : as in `train`
     """
     folder = RunFolder(path)
     with folder.locked():
         run = Run(path)
-        known = {source.digest for source in run.parts[0].sources}
-        if dataset is not None and dataset.source_digest in known:
-            if not (remove or drop_labels):
-                return run  # already trained on these rows
+        if dataset is not None and has_rows(run, dataset):
             dataset = None
+            if not (remove or drop_labels or vocabulary_growth or (keep_rows and not keeps_rows(run))):
+                return run  # already trained on these rows
         dropped = _check_dropped(run, drop_labels)
-        old, sources = _old(run, old_rows, dataset, progress)
-        origins: dict[int, Origin] = _without(run, old, remove, progress) if remove else {}
-        grown = None
-        if vocabulary_growth:
-            every = [*old, *([] if dataset is None else [dataset])]
-            read_from = [origins.get(number) or _origin(one) for number, one in enumerate(every)]
-            grown = grow_text(run, read_from, progress)
-            every = [load_again(one, text=grown.text, progress=progress) for one in read_from]
-            old, dataset = (every, None) if dataset is None else (every[:-1], every[-1])
-            sources = [Source.of(one) for one in old]
-        elif remove:
-            for number, origin in origins.items():
-                old[number] = load_again(origin, text=run.text, progress=progress)
-                sources[number] = Source.of(old[number])
-        joined = join(run, old, dataset, dropped=dropped, grown=grown).dataset
+        keeps = keep_rows or keeps_rows(run)
+        reader = UpdateReader(run, grows=vocabulary_growth, keeps=keeps, progress=progress)
+        rows = reader.read(dataset, old_rows, remove=remove, dropped=dropped)
+        if rows.joined.digest == run.parts[0].digest and len(run.parts) == 1:  # no row, word or label changed
+            if keeps:
+                rows.save(folder)
+            return run
         position = Path(path).resolve()
         aside = next_of(position)
-        _check_begun(path, aside, joined)
+        _check_begun(path, aside, rows.joined)
+        initial = rows.initial(run)
         model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
-        added = [] if dataset is None else [dataset]
-        sources += [Source.of(one) for one in added]
-        train(model, joined, aside, executor=executor, progress=progress, sources=sources)
+        if initial is not None:
+            model.set_params(keep_dual=True)
+        words: dict[str, Any] = {"executor": executor, "progress": progress}
+        train(model, rows.joined, aside, sources=rows.sources, initial=initial, **words)
+        if keeps:
+            rows.save(RunFolder(aside))
         before = run.calibration
         if before is not None and before.groups == NEARLY_EQUAL:
-            options: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
-            calibrate(aside, old_rows=[*old, *added], **options, executor=executor, progress=progress)
+            folds: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
+            calibrate(aside, old_rows=rows.every, **folds, **words)
         with RunFolder(aside).locked():  # becomes the lock of the run with the rename
             replace_run(position, aside)
-    return Run(path, n_trained=joined.n_labels)
+    return Run(path, n_trained=rows.joined.n_labels)
+
+
+def has_rows(run: Run, dataset: Dataset) -> bool:
+    """Return whether all labels of a run were trained on the rows of a data set."""
+    return any(source.digest == dataset.source_digest for source in run.parts[0].sources)
 
 
 def _check_dropped(run: Run, labels: Collection[str]) -> set[str]:
@@ -107,53 +108,6 @@ def _check_dropped(run: Run, labels: Collection[str]) -> set[str]:
     if labels and len(dropped) == run.n_labels:
         raise InputError(f"{run.folder}: all {run.n_labels:,} labels would be dropped")
     return dropped
-
-
-def _origin(dataset: Dataset) -> Origin:
-    """Return the origin of a data set of documents; raise InputError if it has none."""
-    origin = dataset.origin
-    if origin is None or not isinstance(find_reader(origin.path), DocumentReader):
-        where = "rows in memory" if origin is None else origin.path
-        raise InputError(
-            f"{where}: no file of documents, so its texts and ids are not known; convert it and train again"
-        )
-    return origin
-
-
-def _without(run: Run, old: Sequence[Dataset], ids: Collection[str], progress: Progress) -> dict[int, Origin]:
-    """Return origins that leave out some ids, by the number of the data set; raise InputError if no row has one."""
-    remaining = set(ids)
-    changed: dict[int, Origin] = {}
-    for number, dataset in enumerate(old):
-        origin = _origin(dataset)
-        options = origin_options(origin)
-        found = remaining & set(Documents(origin.path, options).label_lists(progress)[1] or ())
-        if found:
-            remaining -= found
-            words = {**origin.options, "without": sorted({*options.without, *found})}
-            changed[number] = Origin(origin.path, words)
-    if not changed:
-        shown = ", ".join(sorted(remaining)[:3])
-        raise InputError(f"{run.folder}: none of the {len(remaining):,} ids to remove is in its training data: {shown}")
-    return changed
-
-
-def _old(
-    run: Run, old_rows: Sequence[DatasetOrPath], new: Dataset | None, progress: Progress
-) -> tuple[list[Dataset], list[Source]]:
-    """Return the old rows and their current sources.
-
-    Rows of an earlier `extend` with the digest of the new rows are not old: only its labels were trained on them.
-    """
-    digest = None if new is None else new.source_digest
-    if new is not None and any(source.digest == digest for source in sources_of(run)):
-        old_rows = [*old_rows, new]
-    every = read_old_rows(run, old_rows, progress=progress)
-    known = sources_of(run) or [Source.of(dataset) for dataset in every]
-    pairs = zip(every, known, strict=True)
-    old = [(dataset, source) for dataset, source in pairs if dataset.source_digest != digest]
-    positions = [source if dataset.origin is None else Source.of(dataset) for dataset, source in old]
-    return [dataset for dataset, _ in old], positions
 
 
 def _check_begun(path: str | os.PathLike[str], aside: Path, joined: Dataset) -> None:

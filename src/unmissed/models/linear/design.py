@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmissed.errors import InputError
+from unmissed.models.dual_variables import DualVariables
 from unmissed.numerics.csr import count_features, count_rows, read_only, reorder
 from unmissed.numerics.dense_rows import add_dense_squares
 from unmissed.numerics.workspace import borrowed_zeros, workspace
@@ -31,7 +32,8 @@ class LabelBlock:
     prepared for. A positive costs `positive[l] * phi(m) + counter[l] * phi(-m)`, any other row
     `negative[l] * phi(-m)`; the costs include C. `counter` None means 0. If `per_cell`, `positive` has one cost per
     positive, in the order of `rows`, instead of one per label. `may_have_duplicate[l]` is True if another label, in
-    this block or another, may have the same positives: the solution of l is then cached.
+    this block or another, may have the same positives: the solution of l is then cached. `initial` has dual variables
+    of an earlier solution on most of the rows, from which a solver may start.
     """
 
     first: int
@@ -42,6 +44,7 @@ class LabelBlock:
     counter: Costs | None = None
     may_have_duplicate: npt.NDArray[np.bool_] | None = None
     per_cell: bool = False
+    initial: DualVariables | None = None
 
     @property
     def n_labels(self) -> int:

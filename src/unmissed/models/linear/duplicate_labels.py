@@ -18,7 +18,8 @@ from unmissed.settings import SETTINGS
 class Solution:
     """The solution of one label: weights of sparse features after pruning, of dense ones, bias, and certificate.
 
-    `positions` are columns of the sparse features, counted from the first sparse one.
+    `positions` are columns of the sparse features, counted from the first sparse one. `dual` has the rows of X whose
+    dual variables are above 0, and these variables, signed as in `DualVariables`; None if they are not kept.
     """
 
     positions: RowIndices
@@ -29,11 +30,13 @@ class Solution:
     objective: float
     gap: float
     epochs: int
+    dual: tuple[RowIndices, Floats] | None = None
 
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return self.positions.nbytes + self.weights.nbytes + self.dense.nbytes
+        arrays = self.positions, self.weights, self.dense, *(self.dual or ())
+        return sum(array.nbytes for array in arrays)
 
 
 def seed_of(positives: RowIndices) -> int:
@@ -54,8 +57,9 @@ class Solutions(Protocol):
 class DuplicateLabels:
     """A thread-safe cache of the solutions of labels that `LabelBlock.may_have_duplicate` lists.
 
-    A solution depends on the label's positives and costs, not on its number. The result is therefore the same whichever
-    of two duplicate labels is solved, and whether or not a solution was evicted.
+    A solution depends on the label's positives, its costs and the dual variables that it starts from, not on its
+    number. The result is therefore the same whichever of two duplicate labels is solved, and whether or not a solution
+    was evicted.
     """
 
     def __init__(self) -> None:
@@ -105,10 +109,12 @@ class DuplicateLabels:
 
 
 def _key(block: LabelBlock, at: int) -> bytes | None:
-    """Return the cache key of label `at`, its costs and positives, or None if it has no duplicate."""
+    """Return the cache key of label `at`, all that its solution depends on, or None if it has no duplicate."""
     if block.may_have_duplicate is None or not block.may_have_duplicate[at]:
         return None
     counter = 0.0 if block.counter is None else block.counter[at]
     positive = block.positive_costs(at) if block.per_cell else block.positive[at : at + 1]
     costs = np.append(positive, [counter, block.negative[at]])
-    return costs.tobytes() + block.positives(at).tobytes()
+    initial = None if block.initial is None else block.initial.of_labels(at, at + 1)
+    known = b"" if initial is None else initial.rows.tobytes() + initial.values.tobytes()
+    return costs.tobytes() + block.positives(at).tobytes() + known

@@ -39,6 +39,11 @@ _LAYOUT: dict[str, tuple[Any, int]] = {
     "gap": (np.float64, 1),
     "epochs": (np.int32, 1),
 }
+_DUAL: dict[str, tuple[Any, int]] = {
+    "dual_starts": (np.int64, 1),
+    "dual_rows": (np.int32, 1),
+    "dual_values": (np.float32, 1),
+}
 _N_LABELS: Callable[[Shard], int] = attrgetter("n_labels")
 T = TypeVar("T")
 
@@ -50,6 +55,8 @@ def shard_piece(shard: Shard) -> Piece:
         metadata["pruned"] = float(shard.pruned.max(initial=0))
     if shard.dense is not None:
         metadata["n_dense"] = int(shard.dense.shape[1])
+    if shard.dual_starts is not None:
+        metadata["dual"] = True
     return Piece(label_key(shard.first), shard.arrays, metadata)
 
 
@@ -58,12 +65,21 @@ def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     optional: dict[str, tuple[Any, int]] = {"pruned": (np.float32, 1)} if "pruned" in piece.metadata else {}
     n_dense = piece.metadata.get("n_dense") or 0
     dense: dict[str, tuple[Any, int]] = {"dense": (np.float32, 2)} if n_dense else {}
-    arrays = piece.expect(_LAYOUT | optional | dense)
+    dual = _DUAL if piece.metadata.get("dual") else {}
+    arrays = piece.expect(_LAYOUT | optional | dense | dual)
     n_labels, labels = arrays["bias"].size, arrays["labels"]
     if any(arrays[name].size != n_labels for name in ("objective", "gap", "epochs", *optional)):
         raise piece.damaged("its arrays do not fit together")
     if dense and (arrays["dense"].shape != (n_labels, n_dense) or n_dense > n_features):
         raise piece.damaged("its dense weights do not fit its labels and features")
+    starts = arrays.get("dual_starts")
+    if starts is not None and not (
+        starts.size == n_labels + 1
+        and starts[0] == 0
+        and starts[-1] == arrays["dual_rows"].size == arrays["dual_values"].size
+        and rises(starts)
+    ):
+        raise piece.damaged("its dual variables do not fit its labels")
     _check_feature_lists(piece, arrays, n_features - n_dense)
     if labels.size and int(labels.max()) >= n_labels:
         raise piece.damaged(f"it has weights of a label that is not below {n_labels}")

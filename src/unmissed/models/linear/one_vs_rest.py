@@ -15,6 +15,7 @@ from sklearn.base import clone
 from unmissed.errors import InputError
 from unmissed.execution import Piece, Work
 from unmissed.models.dense_support import DenseSupport
+from unmissed.models.dual_variables import DualVariables
 from unmissed.models.label_blocks import label_key
 from unmissed.models.linear.design import LabelBlock, Solvable
 from unmissed.models.linear.linear_model import LinearModel, shard_piece
@@ -62,7 +63,8 @@ class BlockProblem:
         may_have_duplicate = find_duplicate_columns(Y)  # before X is laid out: its temporary arrays are then free
         weights: dict[str, Any] = {} if self.rows.weights is None else {"weights": self.rows.weights}
         prepared = self.solver.prepare(self.rows.scaled() if solvable.dense else self.rows.features.csr, **weights)
-        return Blocks(prepared, Y, self.costs, may_have_duplicate, self.rows.cell_propensity is not None)
+        per_cell = self.rows.cell_propensity is not None
+        return Blocks(prepared, Y, self.costs, may_have_duplicate, per_cell, self.rows.initial)
 
     @cached_property
     def costs(self) -> Costs:
@@ -85,6 +87,7 @@ class Blocks:
     costs: Costs
     may_have_duplicate: npt.NDArray[np.bool_]
     per_cell: bool
+    initial: DualVariables | None
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class BlockTask:
             counter=costs.counter[labels],
             may_have_duplicate=shared.may_have_duplicate[labels],
             per_cell=shared.per_cell,
+            initial=None if shared.initial is None else shared.initial.of_labels(self.begin, self.end),
         )
         return shard_piece(shared.prepared.solve(block))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmissed.models.dual_variables import DualVariables
 from unmissed.models.untrained import Mask
 
 
@@ -21,8 +22,9 @@ class Shard:
     `bias`, `objective`, `gap` and `epochs` have one entry per label; the certificate is that before pruning. `pruned`
     bounds the change of a label's score by pruning, for a row of typical norm (1 if rows are L2-normalized). It is None
     if it was not recorded. `dense` has the weights of the dense features, one line per label, not pruned; None if X has
-    no dense part. `features` are then those of the sparse part only. `digest` is that of the piece that it was read
-    from, None if it is not on disk.
+    no dense part. `features` are then those of the sparse part only. `dual_starts`, `dual_rows` and `dual_values` are
+    the `DualVariables` of the labels, None if they were not kept. `digest` is that of the piece that it was read from,
+    None if it is not on disk.
     """
 
     features: npt.NDArray[np.int32]
@@ -36,12 +38,21 @@ class Shard:
     first: int = 0
     pruned: npt.NDArray[np.float32] | None = None
     dense: npt.NDArray[np.float32] | None = None
+    dual_starts: npt.NDArray[np.int64] | None = None
+    dual_rows: npt.NDArray[np.int32] | None = None
+    dual_values: npt.NDArray[np.float32] | None = None
     digest: str | None = None
 
     @property
     def n_labels(self) -> int:
         """The number of labels in the shard."""
         return len(self.bias)
+
+    def dual_variables(self) -> DualVariables | None:
+        """Return the dual variables of the labels; None if they were not kept."""
+        if self.dual_starts is None or self.dual_rows is None or self.dual_values is None:
+            return None
+        return DualVariables(self.dual_starts, self.dual_rows, self.dual_values)
 
     def of_label(self, label: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return the features (ascending) and weights of the label `first + label`."""

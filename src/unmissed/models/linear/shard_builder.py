@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unmissed.models.linear.design import Design, Floats
+from unmissed.models.linear.design import Design, Floats, RowIndices
 from unmissed.models.linear.duplicate_labels import Solution
 from unmissed.models.linear.shard import Shard
 from unmissed.numerics.csr import append_by_feature, list_kept_weights
@@ -29,15 +31,24 @@ class ShardBuilder:
         self._threshold = np.float32(prune / design.typical_length)
         self._solutions: list[Solution | None] = [None] * n_labels
 
-    def add(self, at: int, w: Floats, bias: np.float32, objective: float, gap: float, epochs: int) -> None:
-        """Prune and store label `at` of the block: weights by column index, bias, and certificate."""
+    def add(
+        self,
+        at: int,
+        w: Floats,
+        bias: np.float32,
+        objective: float,
+        gap: float,
+        epochs: int,
+        dual: tuple[RowIndices, Floats] | None = None,
+    ) -> None:
+        """Prune and store label `at` of the block: weights by column index, bias, certificate, and dual variables."""
         dense, sparse = w[: self._design.n_dense], w[self._design.n_dense :]
         size = (len(sparse),)
         positions, weights = workspace("positions kept", size, np.int32), workspace("weights kept", size)
         n, dropped = list_kept_weights(sparse, self._threshold, positions, weights)
         kept = bias if abs(bias) >= self._prune else np.float32(0)
         pruned = math.sqrt(dropped) * self._design.typical_length + float(abs(bias - kept))
-        certificate = objective, gap, epochs
+        certificate = objective, gap, epochs, dual
         self.put(at, Solution(positions[:n].copy(), weights[:n].copy(), dense.copy(), kept, pruned, *certificate))
 
     def put(self, at: int, solution: Solution) -> None:
@@ -77,4 +88,14 @@ class ShardBuilder:
             epochs=np.array([solution.epochs for solution in solutions], np.int32),
             pruned=np.array([solution.pruned for solution in solutions], np.float32),
             dense=np.stack([solution.dense for solution in solutions]) if self._design.n_dense else None,
+            **_join_duals([solution.dual for solution in solutions if solution.dual is not None], len(solutions)),
         )
+
+
+def _join_duals(duals: Sequence[tuple[RowIndices, Floats]], n_labels: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a shard with the dual variables of all its labels; none if they were not kept."""
+    if len(duals) < n_labels:
+        return {}
+    rows, values = zip(*duals, strict=True)
+    starts = np.append(0, np.cumsum([len(one) for one in rows], dtype=np.int64))
+    return {"dual_starts": starts, "dual_rows": np.concatenate(rows), "dual_values": np.concatenate(values)}

@@ -131,12 +131,20 @@ class DualAscent:
 
     def approach(self, group: Sequence[LabelState]) -> None:
         """Take labels from the initial solution to working sets of their own."""
+        if all(label.is_resumed for label in group):
+            self._begin_exactly(group)
+            return
         for lane, label in enumerate(group):
             self._passes.weights[lane] = label.initial.w
             label.w = self._passes.weights[lane]
             self._visit_positives(label)
         for part in _sweep_slices(self._design):
             self._sweep(group, part)
+
+    def _begin_exactly(self, group: Sequence[LabelState]) -> None:
+        """Start from earlier dual variables: the next round is an exact one, which computes the weights."""
+        for lane, label in enumerate(group):
+            label.w, label.rounds = self._passes.weights[lane], 1
 
     def _sweep(self, group: Sequence[LabelState], part: slice) -> None:
         """Sweep in lanes over a range of rows, update the labels, and run their per-label phases."""
@@ -238,7 +246,7 @@ class DualAscent:
         tried = label.epochs >= self._max_epochs or label.rounds >= _MAX_ASCENT_ROUNDS
         if not label.done and tried and (label.hit_epoch_limit or label.gap > _SLOW_PROGRESS * before):
             Newton(self._design, label).solve(self._tol)
-            label.done = True
+            label.done, label.is_dual_current = True, False
 
     def _improve(self, label: LabelState, violated: RowIndices, scores: Floats | Doubles) -> None:
         """Add violated rows to the working set and run the per-label phase; `scores` has those of the positives."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from unmissed.execution import Piece, Pieces, Work
 from unmissed.features import Features
 from unmissed.models.cost_support import CostSupport
 from unmissed.models.dense_support import DenseSupport
+from unmissed.models.dual_variables import DualVariables
 from unmissed.models.linear.dismec.solver import FreeBias, SquaredHinge
 from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
 from unmissed.models.parameters import (
@@ -22,6 +24,7 @@ from unmissed.models.parameters import (
     BlockSize,
     Cost,
     DenseWeight,
+    Group,
     Help,
     Jobs,
     MaxRounds,
@@ -46,6 +49,13 @@ AutoWeighting = Annotated[
         "without a shown loss in P@1, P@5 or PSP@5 against C = 1 without weighting; it keeps a C that differs from the "
         "default"
     ),
+]
+
+
+KeepDual = Annotated[
+    bool,
+    Help("store the dual variables, too, so that `update` starts from them and is faster; the run becomes larger"),
+    Group.EXECUTION,
 ]
 
 
@@ -76,6 +86,7 @@ class DiSMEC(OneVsRest):
         block_size: BlockSize = 256,
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
+        keep_dual: KeepDual = False,
     ) -> None:
         self.C = C
         self.tol = tol
@@ -87,6 +98,7 @@ class DiSMEC(OneVsRest):
         self.block_size = block_size
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.keep_dual = keep_dual
 
     @classmethod
     def compile_kernels(cls, X: sp.csr_matrix, Y: sp.csr_matrix) -> None:
@@ -101,7 +113,14 @@ class DiSMEC(OneVsRest):
                 cls().fit(rows, labels).rank(rows, 2)
 
     def _solver(self) -> SquaredHinge:
-        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self._seed)
+        return SquaredHinge(self.tol, self.prune, self.fit_bias, self.max_rounds, self._seed, self.keep_dual)
+
+    def dual_variables(self) -> DualVariables | None:
+        """Return the dual variables of all labels, or of the first ones that have any; None if no label has."""
+        self._check_fitted()
+        found = (shard.dual_variables() for shard in self.shards_)
+        parts = list(takewhile(lambda one: one is not None, found))
+        return DualVariables.join([one for one in parts if one is not None]) if parts else None
 
     def _costs(self, rows: TrainingData) -> Costs:
         ones = np.ones(rows.n_labels)
@@ -138,6 +157,7 @@ class PWDiSMEC(DiSMEC):
         block_size: BlockSize = 256,
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
+        keep_dual: KeepDual = False,
     ) -> None:
         super().__init__(
             C=C,
@@ -150,6 +170,7 @@ class PWDiSMEC(DiSMEC):
             block_size=block_size,
             n_jobs=n_jobs,
             random_state=random_state,
+            keep_dual=keep_dual,
         )
         self.weighting = weighting
         self.propensity = propensity

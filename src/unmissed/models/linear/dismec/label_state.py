@@ -35,7 +35,8 @@ class LabelState:
     `at` is its index in the block. `positive_costs` has the cost of each positive, with the weight of its row;
     `cost_negative` is that of a negative of weight 1. `h` has 1/(2c) of each positive. `square` is |w|^2: exact after
     `refresh`, approximate after `ascend`. `center` is the unpenalized value of the bias: 0 for a regularized bias; a
-    free bias moves it (proximal point method).
+    free bias moves it (proximal point method). `is_resumed` tells whether the label starts from an earlier solution,
+    `is_dual_current` whether w is the sum of a z x: Newton's method changes w only.
     """
 
     def __init__(
@@ -55,11 +56,29 @@ class LabelState:
         self.rounds = 0
         self.epochs = 0
         self.done = False
+        self.is_resumed = False
+        self.is_dual_current = True
         self.hit_epoch_limit = False
         self.objective = np.inf
         self.gap = np.inf
         self.lower = 0.0
         self.rows, self.a = positives, np.zeros(len(positives), np.float32)
+
+    def resume(self, rows: RowIndices, values: Floats) -> None:
+        """Start from earlier dual variables of distinct rows, signed as in `DualVariables`.
+
+        A variable counts only if its row is still a positive, or still a negative.
+        """
+        order = np.argsort(self.positives)
+        sorted_positives = self.positives[order]
+        at = np.minimum(np.searchsorted(sorted_positives, rows), max(len(order) - 1, 0))
+        is_positive = sorted_positives[at] == rows if len(order) else np.zeros(len(rows), np.bool_)
+        kept = is_positive & (values > 0)
+        self.a[order[at[kept]]] = values[kept]
+        known = ~is_positive & (values < 0)
+        self.rows = np.concatenate([self.positives, rows[known]])
+        self.a = np.concatenate([self.a, -values[known]])
+        self.is_resumed = True
 
     def add_negatives(self, negatives: RowIndices) -> None:
         """Add inactive negatives (a = 0) to the working set."""

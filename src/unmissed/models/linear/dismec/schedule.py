@@ -1,7 +1,7 @@
 """The order in which the labels of a block are solved, LANES at a time; independent of loss and penalty.
 
 A method takes a group of labels from the initial solution to working sets of their own (`approach`), then certifies and
-improves them (`round`). Labels that are not done after two rounds wait until enough of them fill the lanes again.
+improves them (`round`). Labels that are not done after a few rounds wait until enough of them fill the lanes again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import Protocol, TypeVar
 
 from unmissed.models.linear.dismec.passes import MAX_PER_LABEL
 from unmissed.numerics.simd import LANES
-
-_ROUNDS_TOGETHER = 2  # Rounds of a full group; most labels are done by then.
 
 
 class Scheduled(Protocol):
@@ -38,11 +36,19 @@ class BlockMethod(Protocol[M]):
         """Certify labels that are not done; set `done`, and improve the others."""
 
 
-def run(todo: Sequence[int], begin: Callable[[int], L], method: BlockMethod[L], keep: Callable[[L], None]) -> None:
+def run(
+    todo: Sequence[int],
+    begin: Callable[[int], L],
+    method: BlockMethod[L],
+    keep: Callable[[L], None],
+    *,
+    rounds_together: int = 2,
+) -> None:
     """Solve labels with a method; call `begin` with the number of each label, and `keep` with each that is done.
 
-    Labels begin with their group, so that few have a state at a time. The result of a label does not depend on its
-    group: groups only share passes over X.
+    Labels begin with their group, so that few have a state at a time. After `rounds_together` rounds of a full group,
+    by which most of its labels should be done, the others wait. The result of a label does not depend on its group:
+    groups only share passes over X.
     """
     waiting: list[L] = []
 
@@ -59,7 +65,7 @@ def run(todo: Sequence[int], begin: Callable[[int], L], method: BlockMethod[L], 
         group = [begin(at) for at in todo[first : first + LANES]]
         method.approach(group)
         unsolved: Sequence[L] = group
-        for _ in range(_ROUNDS_TOGETHER):
+        for _ in range(rounds_together):
             if unsolved:
                 method.round(unsolved if len(unsolved) <= MAX_PER_LABEL else group)
             unsolved = [label for label in group if not label.done]
