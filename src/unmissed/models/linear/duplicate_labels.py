@@ -18,7 +18,8 @@ from unmissed.settings import SETTINGS
 class Solution:
     """The solution of one label: weights of sparse features after pruning, of dense ones, bias, and certificate.
 
-    `positions` are columns of the sparse features, counted from the first sparse one.
+    `positions` are columns of the sparse features, counted from the first sparse one. `full_objective` is that on all
+    rows if the problem had some of them only.
     """
 
     positions: RowIndices
@@ -29,6 +30,7 @@ class Solution:
     objective: float
     gap: float
     epochs: int
+    full_objective: float | None = None
 
     @property
     def size(self) -> int:

@@ -21,8 +21,8 @@ class Shard:
     `bias`, `objective`, `gap` and `epochs` have one entry per label; the certificate is that before pruning. `pruned`
     bounds the change of a label's score by pruning, for a row of typical norm (1 if rows are L2-normalized). It is None
     if it was not recorded. `dense` has the weights of the dense features, one line per label, not pruned; None if X has
-    no dense part. `features` are then those of the sparse part only. `digest` is that of the piece that it was read
-    from, None if it is not on disk.
+    no dense part. `features` are then those of the sparse part only. `full_objective` is the objective on all rows if
+    training used some of them. `digest` is that of the piece that it was read from, None if it is not on disk.
     """
 
     features: npt.NDArray[np.int32]
@@ -36,6 +36,7 @@ class Shard:
     first: int = 0
     pruned: npt.NDArray[np.float32] | None = None
     dense: npt.NDArray[np.float32] | None = None
+    full_objective: npt.NDArray[np.float64] | None = None
     digest: str | None = None
 
     @property

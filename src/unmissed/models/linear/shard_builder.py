@@ -29,7 +29,16 @@ class ShardBuilder:
         self._threshold = np.float32(prune / design.typical_length)
         self._solutions: list[Solution | None] = [None] * n_labels
 
-    def add(self, at: int, w: Floats, bias: np.float32, objective: float, gap: float, epochs: int) -> None:
+    def add(
+        self,
+        at: int,
+        w: Floats,
+        bias: np.float32,
+        objective: float,
+        gap: float,
+        epochs: int,
+        full_objective: float | None = None,
+    ) -> None:
         """Prune and store label `at` of the block: weights by column index, bias, and certificate."""
         dense, sparse = w[: self._design.n_dense], w[self._design.n_dense :]
         size = (len(sparse),)
@@ -37,7 +46,7 @@ class ShardBuilder:
         n, dropped = list_kept_weights(sparse, self._threshold, positions, weights)
         kept = bias if abs(bias) >= self._prune else np.float32(0)
         pruned = math.sqrt(dropped) * self._design.typical_length + float(abs(bias - kept))
-        certificate = objective, gap, epochs
+        certificate = objective, gap, epochs, full_objective
         self.put(at, Solution(positions[:n].copy(), weights[:n].copy(), dense.copy(), kept, pruned, *certificate))
 
     def put(self, at: int, solution: Solution) -> None:
@@ -61,6 +70,7 @@ class ShardBuilder:
         np.cumsum(counts[used], out=starts[1:])
         filled: npt.NDArray[np.int64] = counts  # next free slot of each feature; reuses the array of counts
         filled[used] = starts[:-1]
+        full = [one.full_objective for one in solutions if one.full_objective is not None]
         names = np.empty(starts[-1], np.uint16)
         weights = np.empty(starts[-1], np.float32)
         for at, solution in enumerate(solutions):
@@ -77,4 +87,5 @@ class ShardBuilder:
             epochs=np.array([solution.epochs for solution in solutions], np.int32),
             pruned=np.array([solution.pruned for solution in solutions], np.float32),
             dense=np.stack([solution.dense for solution in solutions]) if self._design.n_dense else None,
+            full_objective=np.array(full, np.float64) if full else None,
         )
