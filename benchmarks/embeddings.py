@@ -24,9 +24,9 @@ from benchmarks.corpora import Corpus, load_corpus
 from unmissed.execution import Threads
 from unmissed.metrics import compare, evaluate
 from unmissed.models import make_model
-from unmissed.models.embeddings.search import normalize_rows
 from unmissed.models.embeddings.sleec.solver import neighbor_pairs, normalize_labels, project
 from unmissed.models.factor_products import FactorTiles
+from unmissed.models.neighbor_search import normalize_rows
 from unmissed.propensity import Jain
 from unmissed.ranking import Ranking
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PPDSparse,
         ProXML,
         PWDiSMEC,
+        Slice,
         scorer,
     )
     from unmissed.propensity import Jain, drop_labels
@@ -59,6 +60,7 @@ _PUBLIC = {
     "ProXML": "models",
     "Ranking": "ranking",
     "SLEEC": "models",
+    "Slice": "models",
     "UnmissedError": "errors",
     "drop_labels": "propensity",
     "evaluate": "metrics",
@@ -92,6 +94,7 @@ __all__ = [
     "Popularity",
     "ProXML",
     "Ranking",
+    "Slice",
     "UnmissedError",
     "__version__",
     "drop_labels",

@@ -147,15 +147,7 @@ class Features:
 
     def scaled(self, normalize: bool, dense_weight: float = 1.0) -> Features:
         """Return the features as a model uses them: normalized or not, and the dense part weighted."""
-        _, factors, sparse_factors = self.with_factors(normalize, dense_weight)
-        sparse, dense = self.sparse, self.dense
-        if sparse is not None and sparse_factors is not None:
-            sparse = scale_rows(sparse)
-            if dense is not None:
-                sparse.data *= np.repeat(sparse_factors[1], np.diff(sparse.indptr))
-        if dense is not None and factors is not None:
-            dense = _multiply_rows(dense, factors)
-        return self if sparse is self.sparse and dense is self.dense else Features(sparse, dense, trusted=True)
+        return self.with_factors(normalize, dense_weight).multiplied()
 
     def normalized(self, dense_weight: float = 1.0) -> Features:
         """Return the features with L2-normalized rows; empty rows stay empty.
@@ -193,6 +185,19 @@ class ScaledFeatures(NamedTuple):
     features: Features
     factors: npt.NDArray[np.float64] | None
     sparse_factors: tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]] | None = None
+
+    def multiplied(self) -> Features:
+        """Return the scaled features; a part whose factors are not 1 is copied."""
+        sparse, dense = self.features.sparse, self.features.dense
+        if sparse is not None and self.sparse_factors is not None:
+            sparse = scale_rows(sparse)
+            if dense is not None:
+                sparse.data *= np.repeat(self.sparse_factors[1], np.diff(sparse.indptr))
+        if dense is not None and self.factors is not None:
+            dense = _multiply_rows(dense, self.factors)
+        if sparse is self.features.sparse and dense is self.features.dense:
+            return self.features
+        return Features(sparse, dense, trusted=True)
 
 
 def _trusted(sparse: sp.csr_matrix | None, dense: npt.NDArray[np.float32] | None) -> Features:

@@ -27,6 +27,7 @@ DENSE = [[0.5, -1.0], [-0.25, 0.75], [1.0, 0.0]]
 PARAMS: dict[str, dict[str, Any]] = {
     "pw-dismec": {"block_size": 2},
     "logistic": {},
+    "slice": {"n_negatives": 4},
     "parabel": {"n_trees": 1, "max_leaf": 2},
     "fastxml": {"n_trees": 1},
     "pfastrexml": {"n_trees": 1},

@@ -1,9 +1,9 @@
 """Extreme multi-label classifiers with scikit-learn's interface: fit(X, Y), then rank(X, k).
 
 Start with `base.py` (the base class `Model`), then open one family: `linear/` (DiSMEC, PW-DiSMEC, LogisticOVR,
-ProXML, PPD-Sparse, PD-Sparse), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML, PfastreXML),
-`embeddings/` (LEML, SLEEC), `networks/` (NeuralXMC). `ensembles/` combines models, `method_registry.py` names the
-methods, `selection/` chooses parameters on held-out rows.
+ProXML, PPD-Sparse, PD-Sparse, Slice), `label_trees/` (Parabel, Bonsai), `instance_trees/` (FastXML, PfastXML,
+PfastreXML), `embeddings/` (LEML, SLEEC), `networks/` (NeuralXMC). `ensembles/` combines models, `method_registry.py`
+names the methods, `selection/` chooses parameters on held-out rows.
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from unmissed.models.linear.pd_sparse.estimator import PDSparse
     from unmissed.models.linear.ppd_sparse.estimator import PPDSparse
     from unmissed.models.linear.proxml.estimator import ProXML
+    from unmissed.models.linear.slice.estimator import Slice
     from unmissed.models.method_registry import find_model, make_model, register
     from unmissed.models.networks.estimator import NeuralXMC
     from unmissed.models.parameters import Group, Help
@@ -60,6 +61,7 @@ _PUBLIC = {
     "Lexical": "lexical",
     "Popularity": "popularity",
     "ProXML": "linear.proxml.estimator",
+    "Slice": "linear.slice.estimator",
     "TrainingData": "training_data",
     "SLEEC": "embeddings.sleec.estimator",
     "UncertifiedWarning": "evidence",
@@ -94,6 +96,7 @@ __all__ = [
     "PfastreXML",
     "Popularity",
     "ProXML",
+    "Slice",
     "TrainingData",
     "UncertifiedWarning",
     "WeightingWarning",

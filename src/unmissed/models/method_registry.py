@@ -72,6 +72,11 @@ METHODS: dict[str, Method] = {
         "one logistic regression per label, unbiased with missing labels",
         family=LINEAR,
     ),
+    "slice": Method(
+        "unmissed.models.linear.slice.estimator:Slice",
+        "one squared-hinge SVM per label on negatives near the label, for embeddings and very many labels",
+        family=LINEAR,
+    ),
     "leml": Method(
         "unmissed.models.embeddings.leml.estimator:LEML",
         "a linear map of low rank from features to labels",

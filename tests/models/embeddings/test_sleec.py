@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from unmissed.execution import Threads
 from unmissed.models.embeddings.kmeans import cluster_rows, nearest_cluster
 from unmissed.models.embeddings.products import SparseOperator, gram
-from unmissed.models.embeddings.search import normalize_rows
 from unmissed.models.embeddings.sleec.kernels import count_votes
 from unmissed.models.embeddings.sleec.solver import ClusterSolver, neighbor_pairs, normalize_labels, project, regress
 from unmissed.models.factor_products import FactorTiles, sparse_product
+from unmissed.models.neighbor_search import normalize_rows
 
 
 def labeled(seed: int, n: int = 300, n_labels: int = 80) -> Any:

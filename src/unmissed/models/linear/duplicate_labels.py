@@ -20,6 +20,7 @@ class Solution:
 
     `positions` are columns of the sparse features, counted from the first sparse one. `dual` has the rows of X whose
     dual variables are above 0, and these variables, signed as in `DualVariables`; None if they are not kept.
+    `full_objective` is that on all rows if the problem had some of them only.
     """
 
     positions: RowIndices
@@ -31,6 +32,7 @@ class Solution:
     gap: float
     epochs: int
     dual: tuple[RowIndices, Floats] | None = None
+    full_objective: float | None = None
 
     @property
     def size(self) -> int:

@@ -44,6 +44,7 @@ _DUAL: dict[str, tuple[Any, int]] = {
     "dual_rows": (np.int32, 1),
     "dual_values": (np.float32, 1),
 }
+_OPTIONAL: dict[str, tuple[Any, int]] = {"pruned": (np.float32, 1), "full_objective": (np.float64, 1)}
 _N_LABELS: Callable[[Shard], int] = attrgetter("n_labels")
 T = TypeVar("T")
 
@@ -57,12 +58,14 @@ def shard_piece(shard: Shard) -> Piece:
         metadata["n_dense"] = int(shard.dense.shape[1])
     if shard.dual_starts is not None:
         metadata["dual"] = True
+    if shard.full_objective is not None:
+        metadata["full_objective"] = float(shard.full_objective.sum())
     return Piece(label_key(shard.first), shard.arrays, metadata)
 
 
 def open_shard(piece: Piece, first: int, n_features: int) -> Shard:
     """Return the shard stored in a piece; raise if its arrays are inconsistent."""
-    optional: dict[str, tuple[Any, int]] = {"pruned": (np.float32, 1)} if "pruned" in piece.metadata else {}
+    optional = {name: kind for name, kind in _OPTIONAL.items() if name in piece.metadata}
     n_dense = piece.metadata.get("n_dense") or 0
     dense: dict[str, tuple[Any, int]] = {"dense": (np.float32, 2)} if n_dense else {}
     dual = _DUAL if piece.metadata.get("dual") else {}

@@ -21,7 +21,8 @@ from unmissed.models.linear.design import LabelBlock, Solvable
 from unmissed.models.linear.linear_model import LinearModel, shard_piece
 from unmissed.models.linear.shard import Shard
 from unmissed.models.training_data import TrainingData
-from unmissed.propensity import Costs, FromTable, PropensityLike, as_propensity
+from unmissed.propensity import Costs, FromTable, PropensityLike, WeightingName, as_propensity, costs
+from unmissed.propensity.weighting import cell_costs
 
 
 class PreparedSolver(Protocol):
@@ -69,10 +70,10 @@ class BlockProblem:
     @cached_property
     def costs(self) -> Costs:
         """The costs of all labels, those of cells in the order of Y's columns; raise InputError if they are invalid."""
-        costs, Y = self.model._costs(self.rows), self.rows.Y
+        found, Y = self.model._costs(self.rows), self.rows.Y
         if self.rows.cell_propensity is None:
-            return costs
-        return costs._replace(positive=sp.csr_matrix((costs.positive, Y.indices, Y.indptr), Y.shape).tocsc().data)
+            return found
+        return found._replace(positive=sp.csr_matrix((found.positive, Y.indices, Y.indptr), Y.shape).tocsc().data)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockProblem, (self.solver, self.rows, self.model)
@@ -184,6 +185,13 @@ def find_duplicate_columns(Y: Any) -> npt.NDArray[np.bool_]:
     of_columns = np.diff(sums[Y.indptr])
     _, kind, count = np.unique(of_columns, return_inverse=True, return_counts=True)
     return np.asarray(count[kind.reshape(-1)] > 1)
+
+
+def weighted_costs(weighting: WeightingName, propensity: PropensityLike | None, rows: TrainingData) -> Costs:
+    """Return the costs of a weighting without C, those of positives per cell if the rows have propensities per cell."""
+    if rows.cell_propensity is not None:
+        return cell_costs(weighting, rows.cell_propensity, rows.label_counts)
+    return costs(weighting, as_propensity(propensity).estimate(rows.label_counts, rows.total_weight), rows.label_counts)
 
 
 def check_new_labels(propensity: PropensityLike | None) -> None:

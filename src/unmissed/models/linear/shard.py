@@ -22,9 +22,9 @@ class Shard:
     `bias`, `objective`, `gap` and `epochs` have one entry per label; the certificate is that before pruning. `pruned`
     bounds the change of a label's score by pruning, for a row of typical norm (1 if rows are L2-normalized). It is None
     if it was not recorded. `dense` has the weights of the dense features, one line per label, not pruned; None if X has
-    no dense part. `features` are then those of the sparse part only. `dual_starts`, `dual_rows` and `dual_values` are
-    the `DualVariables` of the labels, None if they were not kept. `digest` is that of the piece that it was read from,
-    None if it is not on disk.
+    no dense part. `features` are then those of the sparse part only. `full_objective` is the objective on all rows if
+    training used some of them. `dual_starts`, `dual_rows` and `dual_values` are the `DualVariables` of the labels, None
+    if they were not kept. `digest` is that of the piece that it was read from, None if it is not on disk.
     """
 
     features: npt.NDArray[np.int32]
@@ -41,6 +41,7 @@ class Shard:
     dual_starts: npt.NDArray[np.int64] | None = None
     dual_rows: npt.NDArray[np.int32] | None = None
     dual_values: npt.NDArray[np.float32] | None = None
+    full_objective: npt.NDArray[np.float64] | None = None
     digest: str | None = None
 
     @property

@@ -39,7 +39,9 @@ class ShardBuilder:
         objective: float,
         gap: float,
         epochs: int,
+        *,
         dual: tuple[RowIndices, Floats] | None = None,
+        full_objective: float | None = None,
     ) -> None:
         """Prune and store label `at` of the block: weights by column index, bias, certificate, and dual variables."""
         dense, sparse = w[: self._design.n_dense], w[self._design.n_dense :]
@@ -48,7 +50,7 @@ class ShardBuilder:
         n, dropped = list_kept_weights(sparse, self._threshold, positions, weights)
         kept = bias if abs(bias) >= self._prune else np.float32(0)
         pruned = math.sqrt(dropped) * self._design.typical_length + float(abs(bias - kept))
-        certificate = objective, gap, epochs, dual
+        certificate = objective, gap, epochs, dual, full_objective
         self.put(at, Solution(positions[:n].copy(), weights[:n].copy(), dense.copy(), kept, pruned, *certificate))
 
     def put(self, at: int, solution: Solution) -> None:
@@ -72,6 +74,7 @@ class ShardBuilder:
         np.cumsum(counts[used], out=starts[1:])
         filled: npt.NDArray[np.int64] = counts  # next free slot of each feature; reuses the array of counts
         filled[used] = starts[:-1]
+        full = [one.full_objective for one in solutions if one.full_objective is not None]
         names = np.empty(starts[-1], np.uint16)
         weights = np.empty(starts[-1], np.float32)
         for at, solution in enumerate(solutions):
@@ -89,6 +92,7 @@ class ShardBuilder:
             pruned=np.array([solution.pruned for solution in solutions], np.float32),
             dense=np.stack([solution.dense for solution in solutions]) if self._design.n_dense else None,
             **_join_duals([solution.dual for solution in solutions if solution.dual is not None], len(solutions)),
+            full_objective=np.array(full, np.float64) if full else None,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,10 @@ from unmissed.matrices import check_compressed, rises
 from unmissed.models.base import Model
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.embeddings.kmeans import cluster_rows, nearest_cluster
-from unmissed.models.embeddings.search import Search, make_search, normalize_rows
 from unmissed.models.embeddings.sleec.kernels import count_votes
 from unmissed.models.embeddings.sleec.solver import ClusterSolver
 from unmissed.models.factor_products import Floats, sparse_product
+from unmissed.models.neighbor_search import Search, SearchKind, make_search, normalize_rows
 from unmissed.models.parameters import DenseWeight, Group, Help, Jobs, Normalize, RandomSeed
 from unmissed.models.ranges import IntegerRange, NumberRange
 from unmissed.models.training_data import TrainingData
@@ -40,10 +40,6 @@ Votes = Annotated[
 Penalty = Annotated[float, NumberRange(0, above=True), Help("regularization strength lambda of |V|^2")]
 Sparsity = Annotated[float, NumberRange(0), Help("regularization strength mu of |X V|_1")]
 MaxProjections = Annotated[int, IntegerRange(1), Help("maximum number of steps of singular value projection")]
-SearchKind = Annotated[
-    Literal["exact", "hnsw"],
-    Help("nearest neighbor search: exact, or hnsw for approximate search with faiss (extra `neighbors`)"),
-]
 
 
 def _clusters_key(learner: int) -> str:

@@ -18,7 +18,7 @@ from unmissed.models.cost_support import CostSupport
 from unmissed.models.dense_support import DenseSupport
 from unmissed.models.dual_variables import DualVariables
 from unmissed.models.linear.dismec.solver import FreeBias, SquaredHinge
-from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
+from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels, weighted_costs
 from unmissed.models.parameters import (
     WEIGHTING,
     BlockSize,
@@ -37,8 +37,8 @@ from unmissed.models.parameters import (
 from unmissed.models.training_data import TrainingData
 from unmissed.numerics.simd import LANES
 from unmissed.progress import Progress, describe, silent
-from unmissed.propensity import Costs, WeightingName, as_propensity, costs
-from unmissed.propensity.weighting import CONVEX, cell_costs
+from unmissed.propensity import Costs, WeightingName
+from unmissed.propensity.weighting import CONVEX
 
 _CHOICE = "choice"
 _SAFE = ("none", "floored-tail", "auto")  # weightings that are not checked for a loss before training
@@ -218,10 +218,7 @@ class PWDiSMEC(DiSMEC):
 
     def _costs(self, rows: TrainingData) -> Costs:
         assert self.weighting != "auto"
-        if rows.cell_propensity is not None:
-            return self._scaled(cell_costs(self.weighting, rows.cell_propensity, rows.label_counts))
-        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
-        return self._scaled(costs(self.weighting, p, rows.label_counts))
+        return self._scaled(weighted_costs(self.weighting, self.propensity, rows))
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class PreparedSquaredHinge:
 
         def keep(label: LabelState) -> None:
             dual = self._dual_of(label) if solver.keep_dual else None
-            builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs, dual)
+            builder.add(label.at, label.w, label.bias, label.objective, label.gap, label.epochs, dual=dual)
             label.release()
 
         method = DualAscent(self.design, self._packed, self._quantized, solver.tol, solver.max_rounds)

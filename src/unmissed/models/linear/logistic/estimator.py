@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from unmissed.execution import Work
 from unmissed.models.linear.logistic.solver import Logistic
-from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels
+from unmissed.models.linear.one_vs_rest import OneVsRest, check_new_labels, weighted_costs
 from unmissed.models.parameters import (
     WEIGHTING,
     BlockSize,
@@ -26,7 +26,7 @@ from unmissed.models.parameters import (
     Tolerance,
 )
 from unmissed.models.training_data import TrainingData
-from unmissed.propensity import Costs, WeightingName, as_propensity, costs
+from unmissed.propensity import Costs, WeightingName
 
 ProbabilityWeighting = Annotated[
     WeightingName,
@@ -90,5 +90,4 @@ class LogisticOVR(OneVsRest):
         super()._fit_labels(rows, work)
 
     def _costs(self, rows: TrainingData) -> Costs:
-        p = as_propensity(self.propensity).estimate(rows.label_counts, rows.total_weight)
-        return self._scaled(costs(self.weighting, p, rows.label_counts))
+        return self._scaled(weighted_costs(self.weighting, self.propensity, rows))

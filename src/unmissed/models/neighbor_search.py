@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,14 @@ import numpy.typing as npt
 from unmissed.errors import InputError
 from unmissed.execution import Once, Threads
 from unmissed.models.factor_products import FactorTiles, Floats
+from unmissed.models.parameters import Help
 
 _LINKS, _EF_CONSTRUCTION = 32, 100  # of the HNSW graph
+
+SearchKind = Annotated[
+    Literal["exact", "hnsw"],
+    Help("nearest neighbor search: exact, or hnsw for approximate search with faiss (extra `neighbors`)"),
+]
 
 
 def normalize_rows(factor: Floats) -> Floats:
