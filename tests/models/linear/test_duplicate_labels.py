@@ -53,9 +53,9 @@ def test_duplicate_labels_are_solved_once_within_and_across_blocks(X, monkeypatc
     solved = []
     run = schedule.run
 
-    def spy(todo, *others):
-        solved.append(todo)
-        run(todo, *others)
+    def spy(todo, *others, **settings):
+        solved.extend([todo] if todo else [])
+        run(todo, *others, **settings)
 
     monkeypatch.setattr(schedule, "run", spy)
     prepared = SquaredHinge().prepare(X)
