@@ -1,11 +1,12 @@
 """Simulate audits: labels of real data are dropped by known propensities, and simulated people answer the checks.
 
-    python -m benchmarks.audit DATA/bibtex [--cache DIR] [--checks 2000] [--simulations 200] [--drops 8] [--kinds KIND]
+    python -m benchmarks.audit DATA/bibtex [--cache DIR] [--checks 2000] [--simulations 200] [--drops 40] [--kinds KIND]
 
 Labels are dropped several times by each propensity. Each time the finder is trained and calibrated, out of fold, and
 an equal part of the simulations draws samples and answers. The plan always assumes Jain's propensities. Printed by
 frequency band: the true p (observed over all labels of the band), the mean estimate and its root mean squared error,
-the mean half-width of the 95 % interval, and in how many simulations the interval has the true p.
+the mean half-width of the 95 % interval, and in how many simulations the interval has the true p, with a binomial 95 %
+interval for as many independent simulations as the differences between drops leave.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from benchmarks.corpora import load_corpus
 from benchmarks.missing import cross_fitted
@@ -47,7 +49,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--checks", type=int, default=2000)
     parser.add_argument("--simulations", type=int, default=200)
-    parser.add_argument("--drops", type=int, default=8, help="how often labels are dropped")
+    parser.add_argument("--drops", type=int, default=40, help="how often labels are dropped")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first drop")
     parser.add_argument("--kinds", nargs="+", help="some of the propensities")
     options = parser.parse_args()
@@ -59,8 +61,8 @@ def main() -> None:
         if options.kinds is None or kind in options.kinds:
             found = []
             for drop in range(options.drops):
-                seeds = range(drop, options.simulations, options.drops)
-                found += simulate(*audited(X, Y, each, options.seed + drop), options.checks, seeds)
+                seeds = range(drop, options.drops * max(1, options.simulations // options.drops), options.drops)
+                found.append(simulate(*audited(X, Y, each, options.seed + drop), options.checks, seeds))
             report(kind, found)
 
 
@@ -104,18 +106,34 @@ def simulate(population: AuditPopulation, dropped: np.ndarray, n_checks: int, se
     return found
 
 
-def report(kind: str, found: list[Audit]) -> None:
+def say_share(inside: np.ndarray) -> str:
+    """Return the mean of 0 and 1 in simulations of drops, (drops, simulations), with its interval.
+
+    Simulations of one drop are not independent: the interval is that of fewer ones, so that the variance is that of the
+    means of drops. If all are equal, each drop counts once.
+    """
+    share, n = float(inside.mean()), float(inside.size)
+    between = inside.mean(axis=1).var(ddof=1) / len(inside)
+    n = min(n, share * (1 - share) / between) if between > 0 else float(len(inside))
+    low = stats.beta.ppf(0.025, n * share, n - n * share + 1) if share > 0 else 0.0
+    high = stats.beta.ppf(0.975, n * share + 1, n - n * share) if share < 1 else 1.0
+    return f"{share:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def report(kind: str, found: list[list[Audit]]) -> None:
     """Print the figures of audits with the same propensity; drops differ a little in the ranges of their bands."""
-    true, p, low, high, raw = (np.array([getattr(one, name) for one in found]) for name in Audit._fields[1:6])
-    inside = (low <= true) & (true <= high)
-    print(f"{kind}: {len(found)} simulations; all bands: coverage {inside.mean():.3f}, ", end="")
-    print(f"warns in {np.mean([one.warns for one in found]):.1%}")
-    for at, (fewest, most) in enumerate(found[0].bands):
-        width = ((high - low) / 2)[:, at].mean()
-        error, raw_error = (np.sqrt(((one - true)[:, at] ** 2).mean()) for one in (p, raw))
-        print(f"  {fewest}-{most} positives: true {true[:, at].mean():.3f}, estimate {p[:, at].mean():.3f} ", end="")
-        print(f"(error {error:.3f}; Horvitz-Thompson {raw[:, at].mean():.3f}, error {raw_error:.3f}), ", end="")
-        print(f"half-width {width:.3f}, coverage {inside[:, at].mean():.3f}", flush=True)
+    fields = (np.array([[getattr(one, name) for one in of_drop] for of_drop in found]) for name in Audit._fields[1:])
+    true, p, low, high, raw, warns = fields
+    inside, width = (low <= true) & (true <= high), (high - low) / 2
+    print(f"{kind}: {warns.size} simulations; all bands: coverage {say_share(inside.mean(axis=2))}, ", end="")
+    print(f"warns in {say_share(warns)}")
+    for at, (fewest, most) in enumerate(found[0][0].bands):
+        error, raw_error = (np.sqrt(((one - true)[..., at] ** 2).mean()) for one in (p, raw))
+        print(
+            f"  {fewest}-{most} positives: true {true[..., at].mean():.3f}, estimate {p[..., at].mean():.3f} ", end=""
+        )
+        print(f"(error {error:.3f}; Horvitz-Thompson {raw[..., at].mean():.3f}, error {raw_error:.3f}), ", end="")
+        print(f"half-width {width[..., at].mean():.3f}, coverage {say_share(inside[..., at])}", flush=True)
 
 
 if __name__ == "__main__":

@@ -79,8 +79,12 @@ def test_what_does_not_fit_is_refused_and_nothing_is_overwritten(texts, tmp_path
     row = missing_in(documents, "law")[0]
     with pytest.raises(InputError, match="no row 'd9999'"):
         apply_answers(run, [Answer("d9999", "law", "yes")], tmp_path / "fixed.jsonl")
+    with pytest.raises(InputError, match=r"no row '3' \(rows have ids, such as 'd3' for this number\)"):
+        apply_answers(run, [Answer("3", "law", "yes")], tmp_path / "fixed.jsonl")
     with pytest.raises(InputError, match=r"no label 'laws'.*did you mean"):
         apply_answers(run, [Answer(row, "laws", "yes")], tmp_path / "fixed.jsonl")
+    with pytest.raises(InputError, match="there are no answers"):
+        apply_answers(run, [], tmp_path / "fixed.jsonl")
     with pytest.raises(InputError, match="as JSON lines"):
         apply_answers(run, [Answer(row, "law", "yes")], tmp_path / "store")
     before = (folder / "train.jsonl").read_bytes()

@@ -23,10 +23,10 @@ def true_propensities(population, dropped):
 
 
 def test_intervals_have_the_true_propensity_and_no_warning_if_it_is_constant():
-    population, dropped = simulated(lambda label, truth: np.where(label < 50, 0.35, 0.7))
-    true = true_propensities(population, dropped)
     inside, rejected = [], []
     for seed in range(15):
+        population, dropped = simulated(lambda label, truth: np.where(label < 50, 0.35, 0.7), seed=seed)
+        true = true_propensities(population, dropped)
         sample = population.sample(600, seed)
         result = estimate(sample, all_answered(answered(sample, population, dropped)), seed)
         inside.append([one.low <= p <= one.high for one, p in zip(result.bands, true, strict=True)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.audit.populations import simulated
-from unmissed.audit.sampling import allocate, frequency_bands
+from unmissed.audit.sampling import allocate, frequency_bands, prior_shape
 from unmissed.errors import InputError
 
 
@@ -62,6 +62,17 @@ def test_checks_go_where_they_lower_the_largest_variance(population):
     assert sum(one.n_checks for one in strata) == 1000
     rare = [one for one in strata if not one.is_ranked]
     assert all(one.n_checks < 200 for one in rare)  # their answers are nearly all no
+
+
+def test_the_prior_of_a_stratum_is_the_posterior_of_a_poisson_rate_if_strata_do_not_differ():
+    """Observed and missing labels are Poisson counts, so missing ones given observed ones are negative binomial."""
+    rng, ratio = np.random.default_rng(0), 0.8
+    rate = rng.gamma(30.0, 1.0, 400_000)
+    observed, missing = rng.poisson(rate), rng.poisson(rate * ratio)
+    missing = missing[observed == 30]
+    shape = float(prior_shape(np.inf, np.array([30 + 29.5]))[0])  # the prior of the rates is worth 29.5 observed labels
+    mean = ratio * (30 + 30) / 2
+    assert missing.var() == pytest.approx(mean + mean**2 / shape, rel=0.05)
 
 
 def test_too_few_checks_are_refused_with_the_number_that_is_needed(population):

@@ -48,6 +48,15 @@ def truth(line):
     return "yes" if f"w{line['name'].lstrip(chr(39)).removeprefix('=l')}" in line["text"].split() else "n"
 
 
+def true_propensity(path, fewest, most):
+    """Return observed over true labels, of labels with a number of rows in a range."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    observed = Counter(label for row in rows for label in row["labels"])
+    true = Counter(f"=l{word[1:]}" for row in rows for word in set(row["text"].split()))
+    inside = [label for label, count in observed.items() if fewest <= count <= most]
+    return sum(observed[label] for label in inside) / sum(true[label] for label in inside)
+
+
 @pytest.fixture(scope="module")
 def sheet(folder):
     from unmissed.cli.app import run
@@ -72,7 +81,8 @@ def test_a_sheet_asks_about_empty_cells_and_read_estimates_from_its_answers(fold
     assert found["answered"] == found["cells"] == len(lines)
     assert found["agreement"] is None
     assert all(one["low"] <= one["p"] <= one["high"] for one in found["bands"])
-    assert any(one["low"] <= 0.63 <= one["high"] for one in found["bands"])
+    for band in found["bands"]:
+        assert band["low"] <= true_propensity(folder / "train.jsonl", band["fewest"], band["most"]) <= band["high"]
     predicted = said(capsys, "predict", folder / "run", "--text", "w69 w69", "--propensity", f"audit:{out}", "--json")
     assert "true_probability" in json.loads(predicted)[0]["labels"][0]
     words = ("train", "pw-dismec", folder / "train.jsonl", "--run", tmp_path / "run", "--propensity", f"audit:{out}")
@@ -113,6 +123,10 @@ def test_what_cannot_be_read_is_refused(folder, sheet, capsys, tmp_path):
     assert "no such file" in refused(capsys, "audit", "read", lone, *lost, "--run", folder / "run")
     out = ("--out", tmp_path / "p.csv")
     assert "give the plan by --plan" in refused(capsys, "audit", "read", lone, "--run", folder / "run", *out)
+    (tmp_path / "first.csv.plan.json").write_bytes(Path(f"{sheet}.plan.json").read_bytes())
+    assert "--plan first.csv.plan.json" in refused(capsys, "audit", "read", lone, "--run", folder / "run", *out)
+    fill(lone, truth)
+    assert "--plan first.csv.plan.json" in said(capsys, "audit", "read", lone, "--run", folder / "run")
     plan = ("--plan", f"{sheet}.plan.json", "--run", folder / "run")
     fill(lone, lambda line: "maybe")
     assert ":2: the answer is 'maybe'; expected yes, no or unsure" in refused(capsys, "audit", "read", lone, *plan)

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from scipy import stats
 
 from unmissed.audit.accepted_shares import AcceptedShare, accepted_share
-from unmissed.audit.missing_draws import LEVEL, MissingDraws, draw_missing
+from unmissed.audit.missing_draws import MissingDraws, draw_missing
 from unmissed.audit.sampling import BIN_EDGES, AuditSample, Band
 from unmissed.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+_OUTSIDE_LEVEL = 0.01  # of the test whether more labels than expected are missing outside the best of their rows
 
 
 class CellAnswers(NamedTuple):
@@ -218,13 +219,13 @@ def _warnings(sample: AuditSample, n: Integers, yes: Floats, n_unsure: int, draw
     size, observed = (np.array([getattr(one, name) for one in sample.strata]) for name in ("n_cells", "n_observed"))
     ratio = yes[~rest].sum() / max(float((n * observed / size)[~rest].sum()), 1e-300)
     expected = float((ratio * n * (observed + 0.5) / size)[rest].sum())
-    if yes[rest].sum() and stats.poisson.sf(yes[rest].sum() - 1, max(expected, 1e-12)) < LEVEL:
+    if yes[rest].sum() and stats.poisson.sf(yes[rest].sum() - 1, max(expected, 1e-12)) < _OUTSIDE_LEVEL:
         found.append(
             f"{yes[rest].sum():g} of {n[rest].sum()} checked labels outside the best of their rows are missing, "
             f"expected {expected:.2g}: the finder overlooks labels, and propensities are lower than estimated"
         )
     if n_unsure:
-        found.append(f'{n_unsure} cells have the answer "unsure" only; they count as not checked')
+        found.append(f'cells with the answer "unsure" only: {n_unsure}; they count as not checked')
     unchecked = int((n < np.minimum(5, [one.n_checks for one in sample.strata])).sum())
     if unchecked:
         found.append(f"{unchecked} of {len(n)} strata have fewer than 5 answers; answer the sheet in its order, or all")

@@ -118,6 +118,8 @@ def apply_answers(
 
 def _match(run: Run, answers: Sequence[Answer], ids: list[str] | None, n_samples: int) -> dict[Cell, list[Answer]]:
     """Return the answers by the numbers of row and label; raise InputError for a row or label that is not there."""
+    if not answers:
+        raise InputError("there are no answers; fill in the answers first")
     rows = None if ids is None else {name: row for row, name in enumerate(ids)}
     labels = None if run.label_names is None else index_names(run.label_names)
     found: dict[Cell, list[Answer]] = {}
@@ -125,13 +127,21 @@ def _match(run: Run, answers: Sequence[Answer], ids: list[str] | None, n_samples
         row = _number(answer.row, n_samples) if rows is None else rows.get(answer.row, -1)
         label = _number(answer.label, run.n_labels) if labels is None else find_name(labels, answer.label)
         if row < 0:
-            what = f"has no row {answer.row!r}{'' if ids is None else did_you_mean(answer.row, ids)}"
+            what = f"has no row {answer.row!r}{_say_rows(answer.row, ids, n_samples)}"
             raise InputError(f"{run.folder}: its training data {what}; are these answers to its questions?")
         if label < 0:
             near = did_you_mean(answer.label, run.label_names or [])
             raise InputError(f"{run.folder}: has no label {answer.label!r}{near}; are these answers to its questions?")
         found.setdefault((row, label), []).append(answer)
     return found
+
+
+def _say_rows(row: str, ids: list[str] | None, n_samples: int) -> str:
+    """Return how rows are called in answers, for a message about one that is not there."""
+    if ids is None:
+        return f" (rows are numbers below {n_samples:,})"
+    is_number = _number(row, n_samples) >= 0
+    return f" (rows have ids, such as {ids[int(row)]!r} for this number)" if is_number else did_you_mean(row, ids)
 
 
 def _number(text: str, end: int) -> int:

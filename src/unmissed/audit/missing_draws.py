@@ -14,12 +14,12 @@ from unmissed.audit.sampling import AuditSample, prior_shape
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-LEVEL = 0.01
-"""Level of the tests whose rejection is a warning."""
+LEVEL = 0.05
+"""Level of the test of a constant propensity, whose rejection is a warning."""
 _TREND_LEVEL = 0.1
 _DRAWS = 4000
 _LARGEST = 0.95  # of a prior mean
-_SHAPES = np.geomspace(1.0, 256.0, 7)  # of the ratios of strata around that of their band
+_SHAPES = np.geomspace(4.0, 1024.0, 7)  # of the ratios of strata around that of their band (benchmarks.audit)
 _SLOPES = np.linspace(-1.5, 1.5, 15)  # of log ratios over log(missing_probability); not 0 if p depends on the row
 _RATIOS = 101  # of a band
 _LEAST_EXPECTED = 1.0  # yes answers of a stratum that the test uses

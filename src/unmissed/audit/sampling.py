@@ -232,12 +232,15 @@ def frequency_bands(label_counts: npt.ArrayLike, n_bands: int) -> Integers:
 def prior_shape(ratio_shape: Any, n_observed: Floats) -> Floats:
     """Return the shape of the gamma prior of missing per observed labels of strata.
 
+    With an infinite `ratio_shape` it is that of the expected number of observed labels, a Poisson count with the prior
+    of Jeffreys: n_observed + 1/2. The noise of the number of missing labels is not in it; their draws add it.
+
     Parameters
     ----------
     ratio_shape : shape of the ratios of strata around that of their band, 1 / their squared coefficient of variation
     n_observed : observed labels of each stratum; few of them say little about the rate
     """
-    return np.asarray(1 / (1 / ratio_shape + 2 / (n_observed + 0.5)), dtype=np.float64)
+    return np.asarray(1 / (1 / ratio_shape + 1 / (n_observed + 0.5)), dtype=np.float64)
 
 
 def allocate(strata: list[Stratum], bands: list[Band], n_checks: int) -> list[Stratum]:

@@ -228,8 +228,12 @@ def _read_without_plan(files: Sequence[Path], run: Path, out: Path | None, json:
     from unmissed.audit.unplanned_answers import summarize_answers
     from unmissed.runs import open_run
 
+    plans = sorted(files[0].absolute().parent.glob("*.plan.json"))
+    near = f" {plans[0].name}" if len(plans) == 1 else ""
     if out is not None:
-        raise InputError(f"{files[0]}: has no plan beside it, so --out has no propensities; give the plan by --plan")
+        raise InputError(
+            f"{files[0]}: has no plan beside it, so --out has no propensities; give the plan by --plan{near}"
+        )
     found = summarize_answers(open_run(run), [answer for one in files for answer in read_answers(one)])
     if json:
         show.print_json(found.to_json())
@@ -242,3 +246,5 @@ def _read_without_plan(files: Sequence[Path], run: Path, out: Path | None, json:
     _print_agreement(found.agreement)
     for line in found.warnings:
         show.say(f"Warning: {line}.")
+    if near:
+        show.say(f"If these are answers to the sheet of{near}, read them with --plan{near}.")

@@ -160,8 +160,13 @@ def _report(found: "MissingLabels", out: Path | None, json: bool) -> None:
     written = "" if out is None else f"{out}: "
     show.say(
         f"{written}{len(found):,} of {found.n_candidates:,} cells without a label; {found.expected:,.0f} of them are "
-        f"expected to be true; {100 * found.clipped_fraction:.1f} % of the probabilities were clipped at 1"
+        "expected to be true"
     )
+    if found.clipped_fraction:
+        show.say(
+            f"{100 * found.clipped_fraction:.1f} % of the probabilities were clipped at 1: the label is observed more "
+            "often than p there, so fewer may be true than expected"
+        )
     show.say(
         f"probabilities follow from {say_propensity(found.cells.propensity)}; "
         "`unmissed audit plan` and `audit duplicates` estimate them"
