@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,9 @@ class Ranking:
 
     def without_known_words(self, rows: npt.NDArray[np.bool_]) -> Ranking:
         """Return the ranking with no labels in the rows of texts without a known word."""
-        return replace(self.keep(~rows[:, None]) if rows.any() else self, no_known_words=rows)
+        found = self.keep(~rows[:, None]) if rows.any() else copy(self)  # `replace` would check it all again
+        object.__setattr__(found, "no_known_words", rows)
+        return found
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> Ranking:
         """Return the ranking with the labels where `kept` is true, a mask of (n_samples, k) or (n_samples, 1)."""

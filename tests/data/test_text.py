@@ -183,3 +183,8 @@ def test_nothing_to_learn_is_an_error_that_says_so(tmp_path):
         TextFeatures().save(tmp_path / "text")
     with pytest.raises(InputError, match="not a text features folder"):
         TextFeatures.load(tmp_path)
+
+
+def test_a_single_text_is_no_list_of_texts():
+    with pytest.raises(InputError, match="put a single one into a list"):
+        TextFeatures().fit(TRAIN).transform(TRAIN[0])

@@ -150,3 +150,20 @@ def test_long_texts_leave_the_event_loop_free_and_short_ones_are_not_joined_beyo
 
     asyncio.run(work())
     assert project.batches == [[long], [half, half], [half]]
+
+
+def test_answers_are_sent_before_the_texts_that_came_meanwhile_are_ranked(monkeypatch):
+    project, half, events = _Counted(False), "x" * 9_000, []
+    monkeypatch.setattr(project, "batches", events)
+
+    async def work():
+        queue = RankQueue()
+
+        async def request():
+            await queue.suggest(project, [half], 1, 0.0)
+            events.append("sent")
+
+        await asyncio.gather(*(request() for _ in range(3)))
+
+    asyncio.run(work())
+    assert events == [[half, half], "sent", "sent", [half], "sent"]

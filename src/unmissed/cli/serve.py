@@ -1,7 +1,10 @@
 """`unmissed serve`: an HTTP service over runs, and a page."""
 
+import gc
 import json as json_module
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +70,7 @@ def serve(
     """
     from unmissed.archive import HashedAhead
 
-    with HashedAhead(runs) as hashed:  # while modules are imported
+    with _no_collection(), HashedAhead(runs) as hashed:  # computed while modules are imported
         try:
             from unmissed.serve.limits import RequestLimits
             from unmissed.serve.service import Options
@@ -86,6 +89,16 @@ def serve(
         )
         supervisor = Supervisor(runs, options, workers, watch=watch, say=lambda line: show.say(line, err=True))
         supervisor.run(host, port, hashed)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector from searching modules and runs, which are all kept; the supervisor enables it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _read_token(path: Path) -> str:

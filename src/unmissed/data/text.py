@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.encoders import Embeddings, Encode, EncoderIdentity, SentenceEncoder, embed
 from unmissed.data.names import pack_names, unpack_names
-from unmissed.data.term_record import TermRecord
+from unmissed.data.term_record import TermCounter, TermRecord
 from unmissed.data.text_analysis import ACCENTS, StemmedWords, check_stemmer, list_stop_words, preprocess
 from unmissed.data.text_fields import WeightedFields, parse_fields, plain
 from unmissed.data.unicode import check_normalization, check_string, normalize
@@ -204,7 +204,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "terms_")
         other = copy(self)
-        other.record = other._counter = TermRecord(self.build_analyzer(), self._counter.vocabulary_, vocabulary)
+        other.record = other._counter = TermRecord(self.build_analyzer(), self._counter.columns, vocabulary)
         return other
 
     def with_record(self, record: TermRecord) -> TextFeatures:
@@ -215,7 +215,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
 
     def transform_record(self, record: TermRecord) -> sparse.csr_matrix:
         """Return the TF-IDF features of texts that were read before, as `transform` does."""
-        return self.weigh(record.counts(self._counter.vocabulary_))
+        return self.weigh(record.counts(self._counter.columns))
 
     def weigh(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """Return the TF-IDF features of the counts of the terms."""
@@ -269,16 +269,17 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """Set the vocabulary and its inverse document frequencies, as `fit` does."""
         self.terms_ = [str(term) for term in terms]
         self.idf_ = idf
-        self._counter: Any = self._make_counter()
-        self._counter.vocabulary_ = dict(zip(self.terms_, range(len(self.terms_)), strict=True))
+        columns = dict(zip(self.terms_, range(len(self.terms_)), strict=True))
+        self._counter: TermCounter | TermRecord = TermCounter(self.build_analyzer(), columns)
         return self
 
     def transform(self, texts: Iterable[str], *, progress: Progress = silent) -> TextRows:
         """Return the features of documents, as `fit_transform` does; terms outside the vocabulary are ignored."""
         check_is_fitted(self, "terms_")
+        if isinstance(texts, str):
+            raise InputError("transform takes several texts; put a single one into a list")
         texts = texts if self.encoder is None else list(texts)
-        counts = self._counter.transform(_with_progress(texts, progress))
-        words = self.weigh(counts)
+        words = _weigh(*self._counter.count(_with_progress(texts, progress)), self.idf_, self.sublinear)
         return words if self.encoder is None else self._with_embeddings(words, texts, progress)
 
     def embed(
@@ -428,19 +429,30 @@ def weigh_terms(
     counts: sparse.csr_matrix, idf: npt.NDArray[np.float32], *, sublinear: bool = True
 ) -> sparse.csr_matrix:
     """Return L2-normalized TF-IDF rows: (1 + ln count) idf, or count idf, as canonical CSR."""
-    counts = sparse.csr_matrix(counts, dtype=np.float32)
-    counts.sum_duplicates()
-    counts.data = (1 + np.log(counts.data) if sublinear else counts.data) * idf[counts.indices]
-    counts.eliminate_zeros()
-    norms = np.sqrt(
-        np.bincount(_row_of(counts), weights=counts.data.astype(np.float64) ** 2, minlength=counts.shape[0])
-    )
-    counts.data /= norms.astype(np.float32)[_row_of(counts)]
-    return assemble(counts.data, counts.indices, counts.indptr, counts.shape)
+    if not counts.has_canonical_format:
+        counts = counts.copy()
+        counts.sum_duplicates()
+    values = counts.data.astype(np.float32, copy=False)
+    return _weigh(values, counts.indices, counts.indptr, idf, sublinear)
 
 
-def _row_of(matrix: sparse.csr_matrix) -> npt.NDArray[np.int64]:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+def _weigh(
+    counts: npt.NDArray[np.float32],
+    columns: npt.NDArray[np.integer[Any]],
+    ends: npt.NDArray[np.integer[Any]],
+    idf: npt.NDArray[np.float32],
+    sublinear: bool,
+) -> sparse.csr_matrix:
+    """Return the weighted rows of the three arrays of a canonical CSR matrix of counts."""
+    values = (1 + np.log(counts) if sublinear else counts) * idf[columns]
+    kept = values != 0
+    if not kept.all():
+        values, columns, ends = values[kept], columns[kept], np.append(0, np.cumsum(kept))[ends]
+    n_rows = len(ends) - 1
+    rows = np.repeat(np.arange(n_rows), np.diff(ends))
+    norms = np.sqrt(np.bincount(rows, weights=values.astype(np.float64) ** 2, minlength=n_rows))
+    values /= norms.astype(np.float32)[rows]
+    return assemble(values, columns, ends, (n_rows, len(idf)))
 
 
 def _with_progress(texts: Iterable[str], progress: Progress) -> Iterator[str]:

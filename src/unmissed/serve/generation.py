@@ -74,14 +74,15 @@ def run_generation(site: Site, number: int, lifeline: int, report: int) -> None:
     os.setpgid(0, 0)  # Ctrl-C reaches only the supervisor, which then ends the pipe
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
+    gc.disable()  # what is opened is kept
     os.environ["OMP_NUM_THREADS"] = "1"  # threads of OpenMP (encoders, faiss) do not survive the fork of the workers
     try:
         projects = open_projects(site.paths)
     except (UnmissedError, OSError, MemoryError) as error:
         _report(report, {"error": " ".join(str(error).split()) or type(error).__name__})
         return
-    gc.collect()
     gc.freeze()  # what is shared is never written by the garbage collector
+    gc.enable()
     workers = _Workers(site, projects, number, lifeline)
     workers.start(report)
     _report(report, {"projects": [_summary(project) for project in projects.values()]})

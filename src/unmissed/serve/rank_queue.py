@@ -125,7 +125,7 @@ class _Lane:
             for request in requests:
                 self._rank([request])
             return
-        self._start_next()
+        asyncio.get_running_loop().call_soon(self._start_next)  # after these answers have been sent
 
 
 def _call_now(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:

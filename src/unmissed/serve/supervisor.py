@@ -8,6 +8,7 @@ its requests. If it fails, the first one stays.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -84,6 +85,8 @@ class Supervisor:
             self._wakeup = stack.enter_context(_signals())
             stack.callback(self._kill)
             import_module("numba")  # every generation needs it, and gets it by the fork
+            gc.freeze()
+            gc.enable()
             hashed.wait()  # a fork copies no threads
             self._start([])
             hashed.clear()

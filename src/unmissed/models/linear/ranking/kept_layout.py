@@ -146,8 +146,9 @@ def _has_lists(chunk: ChunkArrays) -> bool:
 def _has_flags(chunk: ChunkArrays) -> bool:
     """Return whether each word of flags has the rank of its first flag, so that all positions are within `exact`."""
     halves = chunk.flags.astype("<u8", copy=False).view("<u2").reshape(*chunk.flags.shape, 4)
-    counts = _ones()[halves[:, :, :3]].sum(axis=2, dtype=np.int64)
-    ranks = np.cumsum(counts, axis=1)
+    first, second, third = (_ones()[halves[:, :, part]] for part in range(3))  # a sum over an axis takes twice as long
+    counts = first + second + third
+    ranks = np.cumsum(counts, axis=1, dtype=np.int64)
     ends = chunk.label_starts[0] + np.cumsum(ranks[:, -1] if ranks.shape[1] else np.zeros(len(ranks), np.int64))
     return (
         chunk.label_starts[0] == len(chunk.entries)
