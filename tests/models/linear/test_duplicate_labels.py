@@ -53,9 +53,10 @@ def test_duplicate_labels_are_solved_once_within_and_across_blocks(X, monkeypatc
     solved = []
     run = schedule.run
 
-    def spy(labels, method, keep):
-        solved.append([label.at for label in labels])
-        run(labels, method, keep)
+    def spy(labels, method, keep, **options):
+        if labels:
+            solved.append([label.at for label in labels])
+        run(labels, method, keep, **options)
 
     monkeypatch.setattr(schedule, "run", spy)
     prepared = SquaredHinge().prepare(X)
