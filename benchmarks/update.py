@@ -4,9 +4,9 @@
         [--weeks 4] [--method pw-dismec] [--growth] [--remove] [--from-scratch]
 
 A run is trained on all but the last rows of a sample, then updated --weeks times with 1 % of the rows, with
---vocabulary-growth if --growth is given. --remove also withdraws 0.1 % of the old rows each time. The run keeps its dual
-variables and its rows, unless --from-scratch is given. Processor times of one thread are printed as shares of a training
-on the final rows from the beginning, reading included, with the quality of both on the test rows.
+--vocabulary-growth if --growth is given. --remove also withdraws 0.1 % of the old rows each time. The run keeps its
+dual variables and its rows, unless --from-scratch is given. Processor times of one thread are printed as shares of a
+training on the final rows from the beginning, reading included, with the quality of both on the test rows.
 """
 
 import argparse

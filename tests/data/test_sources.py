@@ -115,6 +115,7 @@ def test_label_names_in_a_tsv_file_become_titles(tmp_path):
         (b'{"labels": []}', ":2: expected 'text' to be a string, found nothing"),
         (b'{"text": null, "labels": []}', ":2: expected 'text' to be a string, found null"),
         (b'{"text": "a"}', ":2: expected 'labels' to be a list of identifiers, found nothing"),
+        (b'{"body": "a", "labels": []}', ":2: expected 'text' to be a string, found nothing; there are 'body' .--text"),
         (b'{"text": "a", "labels": "b"}', ":2: .* found a string"),
         (b'{"text": "a", "labels": [1.5]}', ":2: .* found a number"),
         (b'{"text": "a", "labels": [true]}', ":2: .* found true or false"),

@@ -66,6 +66,7 @@ def test_stemmers_are_those_of_snowball_and_survive_pickle():
     ("options", "what"),
     [
         ({"stemmer": "klingon"}, "no stemmer 'klingon'; known stemmers: arabic"),
+        ({"stemmer": "deutsch"}, "turkish, yiddish; did you mean 'german'?"),
         ({"stemmer": "germn"}, "did you mean 'german'"),
         ({"stemmer": "german", "analyzer": "char"}, "a stemmer requires analyzer='word'"),
         ({"stop_words": "klingon"}, "no stop words for 'klingon'; known languages: arabic"),

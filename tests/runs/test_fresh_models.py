@@ -129,3 +129,17 @@ def test_the_command_withdraws_drops_and_learns(corpus, run, tmp_path, capsys):
     assert "update needs DATA, --remove FILE, --drop-labels FILE or --vocabulary-growth" in refused(
         capsys, "update", run.folder.path
     )
+
+
+def test_uris_lose_their_brackets_and_missing_ids_are_explained(tmp_path, capsys):
+    corpus = tmp_path / "train.tsv"
+    lines = [f"cod net {row}\t<http://ex.org/fish>" for row in range(20)]
+    lines = [f"{line} <http://ex.org/law>" if row % 2 else line for row, line in enumerate(lines)]
+    corpus.write_text("\n".join(lines))
+    train("dismec", load(corpus, text=TextFeatures(min_df=2)), tmp_path / "run", PARAMS)
+    (tmp_path / "ids.txt").write_text("1\n")
+    advice = "none of the 1 ids to remove is in its training data: 1; its documents have no ids, use CSV or JSON lines"
+    assert advice in refused(capsys, "update", tmp_path / "run", "--remove", tmp_path / "ids.txt")
+    (tmp_path / "labels.txt").write_text("<http://ex.org/law>\n")
+    said(capsys, "update", tmp_path / "run", "--drop-labels", tmp_path / "labels.txt")
+    assert open_run(tmp_path / "run").label_names == ["http://ex.org/fish"]

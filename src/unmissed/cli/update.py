@@ -105,12 +105,13 @@ def update(
 
 
 def _read_lines(path: Path | None) -> list[str]:
-    """Return the lines of a file that are not blank; none without a file."""
+    """Return the lines of a file that are not blank, URIs without their brackets; none without a file."""
+    from unmissed.data.readers.annif_corpora import strip_brackets
     from unmissed.files import read_text
 
     if path is None:
         return []
-    found = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    found = [strip_brackets(line.strip()) for line in read_text(path).splitlines() if line.strip()]
     if not found:
         raise InputError(f"{path}: has no lines; expected one id or name per line")
     return found

@@ -256,7 +256,10 @@ def _as_list(where: str, cell: Any) -> list[Any]:
 
 
 def _kind_of_cell(document: Mapping[str, Any], key: str) -> str:
-    return kind_of(document[key]) if key in document else "nothing"
+    if key in document:
+        return kind_of(document[key])
+    others = [repr(name[:40]) for name in document if name not in (Columns.text, Columns.labels, Columns.id)]
+    return f"nothing; there are {', '.join(others[:20])} (--text-column, --labels-column)" if others else "nothing"
 
 
 def kind_of(value: Any) -> str:

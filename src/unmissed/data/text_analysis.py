@@ -16,6 +16,14 @@ from unmissed.errors import InputError, did_you_mean
 ACCENTS = {"ascii": strip_accents_ascii, "unicode": strip_accents_unicode}
 """How accents are stripped, by scikit-learn's names."""
 _WORDS = re.compile(r"(?u)\b\w\w+\b")  # scikit-learn's token pattern
+_ENGLISH_NAMES = {
+    "de": "german",
+    "deutsch": "german",
+    "en": "english",
+    "fr": "french",
+    "fi": "finnish",
+    "sv": "swedish",
+}
 _LONGEST_WORD = 64  # longer strings are no words and are not stemmed
 _MOST_STEMS = 1 << 20  # stems held in memory
 
@@ -72,7 +80,7 @@ def check_stemmer(language: Any) -> None:
     """Raise InputError unless there is a Snowball stemmer of this name."""
     known = stemmer_languages()
     if language not in known:
-        near = did_you_mean(str(language), known)
+        near = did_you_mean(_ENGLISH_NAMES.get(str(language).lower(), str(language)), known)
         raise InputError(f"no stemmer {str(language)[:40]!r}; known stemmers: {', '.join(known)}{near}")
 
 

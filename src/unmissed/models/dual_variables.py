@@ -18,11 +18,13 @@ class DualVariables:
     """Dual variables above 0 in CSR form by label: label l has the entries `starts[l]:starts[l + 1]`.
 
     `rows` are numbers of training rows. `values` are signed: above 0 for positives of the label, below 0 for negatives.
+    `same_features` is False if the features of the rows have changed since, so that hardly a label is still certified.
     """
 
     starts: Indices
     rows: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
+    same_features: bool = True
 
     @property
     def n_labels(self) -> int:
@@ -43,7 +45,7 @@ class DualVariables:
         """Return the variables of the labels `begin` to `end` (exclusive)."""
         first, last = self.starts[begin], self.starts[end]
         starts = self.starts[begin : end + 1] - first
-        return DualVariables(starts, self.rows[first:last], self.values[first:last])
+        return DualVariables(starts, self.rows[first:last], self.values[first:last], self.same_features)
 
     def moved(self, new_rows: Indices, new_labels: Indices, n_labels: int) -> DualVariables:
         """Return the variables with other numbers of rows and of labels; -1 drops a row or a label.
@@ -60,4 +62,4 @@ class DualVariables:
         kept = (label >= 0) & (row >= 0) & is_first & np.isfinite(values)
         label, row, values = label[kept], row[kept], values[kept]
         starts = np.append(0, np.cumsum(np.bincount(label, minlength=n_labels)))
-        return DualVariables(starts, row.astype(np.int32), values)
+        return DualVariables(starts, row.astype(np.int32), values, self.same_features)

@@ -81,6 +81,11 @@ MaxRounds = Annotated[
 BlockSize = Annotated[
     int, IntegerRange(1, MOST_LABELS), Help("labels per task and per file; it does not change the ranking")
 ]
+KeepDual = Annotated[
+    bool,
+    Help("store the dual variables, too, so that `update` starts from them and is faster; the run becomes larger"),
+    Group.EXECUTION,
+]
 Jobs = Annotated[int | None, Help("number of threads; None and -1 mean all cores, -2 all but one"), Group.EXECUTION]
 Seed = Annotated[int, IntegerRange(0, 2**62 - 1), Help("seed of random choices")]  # label numbers are added to it
 RandomSeed = Annotated[

@@ -62,7 +62,9 @@ class UpdateRows:
         if names is not None and run.label_names is not None:
             position = index_names(names)
             labels = np.array([find_name(position, name) for name in run.label_names[: first.n_labels]], np.int64)
-        return first.moved(self.row_of, labels, self.joined.n_labels)
+        moved = first.moved(self.row_of, labels, self.joined.n_labels)
+        same_words = self.joined.text is run.text or self.joined.text is None
+        return replace(moved, same_features=same_words)
 
 
 class UpdateReader:
@@ -150,12 +152,13 @@ class UpdateReader:
 
     def _remaining(self, old: Sequence[Dataset], ids: Collection[str]) -> dict[int, tuple[Rows, Origin]]:
         """Return the rows that are left of data sets with some of the ids, and their origins, by the set's number."""
-        missing = set(ids)
+        missing, has_ids = set(ids), False
         changed: dict[int, tuple[Rows, Origin]] = {}
         for number, dataset in enumerate(old):
             origin = _origin(dataset)
             options = origin_options(origin)
             every = Documents(origin.path, options).label_lists(self._progress)[1] or []
+            has_ids = has_ids or bool(every)
             found = missing & set(every)
             if found:
                 missing -= found
@@ -164,8 +167,9 @@ class UpdateReader:
                 changed[number] = rows, Origin(origin.path, words)
         if not changed:
             shown = ", ".join(sorted(missing)[:3])
+            none = "" if has_ids else "; its documents have no ids, use CSV or JSON lines with an id column"
             raise InputError(
-                f"{self._run.folder}: none of the {len(missing):,} ids to remove is in its training data: {shown}"
+                f"{self._run.folder}: none of the {len(missing):,} ids to remove is in its training data: {shown}{none}"
             )
         return changed
 

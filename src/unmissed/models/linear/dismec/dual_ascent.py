@@ -145,6 +145,12 @@ class DualAscent:
         """Start from earlier dual variables: the next round is an exact one, which computes the weights."""
         for lane, label in enumerate(group):
             label.w, label.rounds = self._passes.weights[lane], 1
+            if label.ascends_first:
+                label.refresh(self._design)
+                far = _far_positives(self._design, label)
+                tolerance = _ROUND_TOLERANCE * self._tol * label.scale
+                epochs = min(_ROUND_EPOCHS, self._max_epochs)
+                label.ascend(self._design, self._packed.rows, far, tolerance, epochs, write_back=False)
 
     def _sweep(self, group: Sequence[LabelState], part: slice) -> None:
         """Sweep in lanes over a range of rows, update the labels, and run their per-label phases."""

@@ -24,9 +24,9 @@ from unmissed.models.parameters import (
     BlockSize,
     Cost,
     DenseWeight,
-    Group,
     Help,
     Jobs,
+    KeepDual,
     MaxRounds,
     Normalize,
     PropensityModel,
@@ -49,13 +49,6 @@ AutoWeighting = Annotated[
         "without a shown loss in P@1, P@5 or PSP@5 against C = 1 without weighting; it keeps a C that differs from the "
         "default"
     ),
-]
-
-
-KeepDual = Annotated[
-    bool,
-    Help("store the dual variables, too, so that `update` starts from them and is faster; the run becomes larger"),
-    Group.EXECUTION,
 ]
 
 

@@ -36,7 +36,8 @@ class LabelState:
     `cost_negative` is that of a negative of weight 1. `h` has 1/(2c) of each positive. `square` is |w|^2: exact after
     `refresh`, approximate after `ascend`. `center` is the unpenalized value of the bias: 0 for a regularized bias; a
     free bias moves it (proximal point method). `is_resumed` tells whether the label starts from an earlier solution,
-    `is_dual_current` whether w is the sum of a z x: Newton's method changes w only.
+    `ascends_first` whether it is unlikely to be certified as it is, `is_dual_current` whether w is the sum of a z x:
+    Newton's method changes w only.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class LabelState:
         self.rounds = 0
         self.epochs = 0
         self.done = False
-        self.is_resumed = False
+        self.is_resumed = self.ascends_first = False
         self.is_dual_current = True
         self.hit_epoch_limit = False
         self.objective = np.inf
@@ -64,7 +65,7 @@ class LabelState:
         self.lower = 0.0
         self.rows, self.a = positives, np.zeros(len(positives), np.float32)
 
-    def resume(self, rows: RowIndices, values: Floats) -> None:
+    def resume(self, rows: RowIndices, values: Floats, same_features: bool) -> None:
         """Start from earlier dual variables of distinct rows, signed as in `DualVariables`.
 
         A variable counts only if its row is still a positive, or still a negative.
@@ -78,7 +79,7 @@ class LabelState:
         known = ~is_positive & (values < 0)
         self.rows = np.concatenate([self.positives, rows[known]])
         self.a = np.concatenate([self.a, -values[known]])
-        self.is_resumed = True
+        self.is_resumed, self.ascends_first = True, not same_features
 
     def add_negatives(self, negatives: RowIndices) -> None:
         """Add inactive negatives (a = 0) to the working set."""

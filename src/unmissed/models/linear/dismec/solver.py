@@ -36,7 +36,7 @@ from unmissed.models.linear.dismec.quantized_rows import QuantizedRows
 from unmissed.models.linear.duplicate_labels import DuplicateLabels, seed_of
 from unmissed.models.linear.shard import Shard
 from unmissed.models.linear.shard_builder import ShardBuilder
-from unmissed.models.parameters import Help, MaxRounds, Prune, Seed, Tolerance, check_parameters
+from unmissed.models.parameters import Help, KeepDual, MaxRounds, Prune, Seed, Tolerance, check_parameters
 
 FreeBias = Annotated[
     bool | Literal["free"],
@@ -60,7 +60,7 @@ class SquaredHinge:
     fit_bias: FreeBias = True
     max_rounds: MaxRounds = 50
     random_state: Seed = 0
-    keep_dual: bool = False
+    keep_dual: KeepDual = False
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -124,7 +124,7 @@ class PreparedSquaredHinge:
             label = LabelState(at, positives, (costs, negative), self._initial_solutions.of(negative), seed)
             if initial is not None and is_resumed(at):
                 known = initial.of_labels(at, at + 1)
-                label.resume(self.design.positions(known.rows), known.values)
+                label.resume(self.design.positions(known.rows), known.values, known.same_features)
             return label
 
         def keep(label: LabelState) -> None:
