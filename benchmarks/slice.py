@@ -1,7 +1,7 @@
 """Slice beside DiSMEC on fixed embeddings: gap to the problem on all rows, quality, and processor time.
 
     python -m benchmarks.slice gap DATA [--set eurlex57k] [--labels 256]
-    python -m benchmarks.slice quality DATA [--set eurlex57k] [--cache DIR] [--keep DIR] [--hnsw]
+    python -m benchmarks.slice quality DATA [--set eurlex57k] [--cache DIR] [--keep DIR] [--models DiSMEC Slice HNSW]
 
 Both read the embeddings minilm_train.npy and minilm_test.npy of the data set. gap trains a random part of the labels
 with numbers of searches and of near negatives, which training rows decide: it prints processor time per label and the
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=256)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--hnsw", action="store_true")
+    parser.add_argument("--models", nargs="+", default=["DiSMEC", "Slice", "1 search", "without the pass"])
     options = parser.parse_args()
     corpus = load_corpus(options.data / options.set, options.cache)
     X, X_test = (np.load(options.data / options.set / f"minilm_{part}.npy") for part in ("train", "test"))
@@ -47,7 +47,7 @@ def main() -> None:
     if options.verb == "gap":
         gap(X, corpus.Y, options.labels)
     else:
-        quality(X, X_test, corpus, options.keep, options.hnsw)
+        quality(X, X_test, corpus, options.keep, options.models)
 
 
 def timed(model: Any, X: Floats, Y: Any) -> float:
@@ -70,15 +70,22 @@ def gap(X: Floats, Y: Any, n_labels: int) -> None:
             print(f"{n_searches} searches, {per_positive} per positive | {1000 * seconds / n_labels:.1f} ms | {shown}")
 
 
-def quality(X: Floats, X_test: Floats, corpus: Any, keep: Path | None, hnsw: bool) -> None:
+MODELS: dict[str, Any] = {
+    "DiSMEC": DiSMEC(n_jobs=1),
+    "Slice": Slice(n_jobs=1),
+    "random negatives": Slice(n_searches=0, n_jobs=1),
+    "1 search": Slice(n_searches=1, n_jobs=1),
+    "2 searches": Slice(n_searches=2, n_jobs=1),
+    "without the pass": Slice(full_pass=False, n_jobs=1),
+    "HNSW": Slice(search="hnsw", n_jobs=1),
+}
+
+
+def quality(X: Floats, X_test: Floats, corpus: Any, keep: Path | None, names: list[str]) -> None:
     inverse = 1 / Jain().estimate(np.asarray(corpus.Y.sum(axis=0)).ravel(), corpus.Y.shape[0])
-    models: dict[str, Any] = {"DiSMEC": DiSMEC(n_jobs=1), "Slice": Slice(n_jobs=1)}
-    models |= {f"Slice, {n} searches": Slice(n_searches=n, n_jobs=1) for n in (0, 1, 2)}
-    models["Slice without the pass"] = Slice(full_pass=False, n_jobs=1)
-    if hnsw:
-        models["Slice, HNSW"] = Slice(search="hnsw", n_jobs=1)
     found: dict[str, Evaluation] = {}
-    for name, model in models.items():
+    for name in names:
+        model = MODELS[name]
         kept = None if keep is None else keep / f"slice-{name.replace(' ', '-')}.npz"
         if kept is not None and kept.is_file():
             ranking, note = Ranking.load(kept), kept.with_suffix(".txt").read_text()
@@ -93,7 +100,7 @@ def quality(X: Floats, X_test: Floats, corpus: Any, keep: Path | None, hnsw: boo
                 ranking.save(kept)
         found[name] = evaluate(ranking, corpus.Y_test, inverse)
         print(f"{name} | {' | '.join(f'{100 * found[name][one]:.2f}' for one in COLUMNS)} | {note}", flush=True)
-        if name != "DiSMEC":
+        if name != "DiSMEC" and "DiSMEC" in found:
             apart = compare(found[name], found["DiSMEC"])
             for column in ("P@1", "P@5", "PSP@5"):
                 print("  {} {:+.2f} [{:+.2f}, {:+.2f}]".format(column, *(100 * one for one in apart[column][:3])))

@@ -46,6 +46,7 @@ HUBS = {
         "derivations",
         "solver",
         "logistic",
+        "slice",
         "sparse_linear",
         "trees",
         "embeddings",

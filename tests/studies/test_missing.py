@@ -15,7 +15,7 @@ from unmissed.metrics import Difference
 from unmissed.propensity import Constant, Jain
 from unmissed.ranking import Ranking
 from unmissed.studies import missing_labels
-from unmissed.studies.estimates import measure_estimates, sensitivity
+from unmissed.studies.estimates import measure_estimates, over_seeds, sensitivity
 from unmissed.studies.missing_labels import MEASURES, MissingLabelSettings, advise, beliefs, believe
 from unmissed.studies.missing_report import study_missing
 
@@ -79,11 +79,11 @@ def test_beliefs_are_what_their_names_say():
 def test_intervals_over_seeds_are_students():
     values = [0.010, 0.013, 0.019]
     rows = [Difference(value, value, value, 1.0) for value in values]  # no spread over rows
-    found = missing_labels._over_seeds(rows)
+    found = over_seeds(rows)
     expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert (found["low"], found["high"]) == pytest.approx(tuple(expected))
     assert found["value"] == pytest.approx(0.014)
-    single = missing_labels._over_seeds([Difference(0.01, 0.008, 0.012, 1.0)])
+    single = over_seeds([Difference(0.01, 0.008, 0.012, 1.0)])
     assert (single["low"], single["high"]) == pytest.approx((0.008, 0.012))
 
 

@@ -154,6 +154,60 @@ def missing(
 
 @app.command()
 @with_groups
+def network(
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="The training set; its labels are taken as complete.")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="The test set; its labels are taken as complete.")],
+    out: OutOption,
+    reading: ReadingOptions,
+    text: TextOptions,
+    propensities: Annotated[str, typer.Option(help="Propensities, separated by commas.")] = "0.1,0.3,0.5,0.7,1",
+    seeds: Annotated[int, typer.Option(help="Number of seeds per loss and propensity.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Training epochs.")] = 15,
+    hidden: Annotated[int, typer.Option(help="Hidden units.")] = 128,
+    rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.005,
+    rows: Annotated[int | None, typer.Option(help="Random training rows to use. Default: all.")] = None,
+    test_rows: Annotated[int | None, typer.Option(help="Random test rows to use. Default: all.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes. Default: one per core.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the data set. Default: its folder's name.")] = None,
+    as_json: show.JsonOption = False,
+) -> None:
+    """Train networks on a data set with missing labels under six losses, and test them on complete labels.
+
+    Each training label is observed with the same probability, the propensity. Writes index.html, figures/, tables/,
+    summary.csv and study.json. Needs PyTorch (extra torch).
+
+    The same command resumes an interrupted study.
+
+    Example: unmissed study network train.txt.gz test.txt.gz --out network --rows 10000
+    """
+    from unmissed.studies.network_losses import NetworkStudySettings
+    from unmissed.studies.network_report import study_network
+
+    settings = NetworkStudySettings(_parse_numbers(propensities), seeds, epochs, hidden, rate, rows, test_rows)
+    features = text.features(train, reading.columns)
+    kept = f"finished trainings are kept in {out}; the same command resumes"
+    with show.stoppable(lambda: kept), show.progress_bar("training") as progress:
+        study, files = study_network(
+            train,
+            test,
+            out,
+            settings,
+            text=features,
+            reading=reading.words(),
+            name=name,
+            workers=workers,
+            progress=progress,
+        )
+    if as_json:
+        show.print_json({**study, "files": [str(path) for path in files]})
+        return
+    for sentence in study["advice"]:
+        show.say(sentence)
+    show.say(f"Report: {files[0]}")
+
+
+@app.command()
+@with_groups
 def paper(
     out: OutOption,
     data: Annotated[

@@ -61,27 +61,46 @@ def draw_loss_sketch(
 
 def draw_propensity_panels(stem: Path, rows: Sequence[Row], *, note: str) -> list[Path]:
     """Draw test loss (top) and accuracy (bottom) by propensity, one column per loss family, with the range of seeds."""
+    titles = {"test_loss": "test loss, complete labels", "accuracy": "binary accuracy, complete labels"}
+    figure, grid = _draw_families(rows, titles)
+    losses = [row["test_loss_mean"] for row in rows if row["test_loss_mean"] is not None]
+    grid[0, 0].set_ylim(0, max(0.25, 1.05 * max(losses, default=0)))
+    grid[1, 0].set_ylim(min(0.89, min(float(row["accuracy_min"]) for row in rows) - 0.005), 1)
+    figure.supxlabel(note, fontsize=8, color="0.35")
+    return _save(figure, stem)
+
+
+def draw_network_panels(stem: Path, rows: Sequence[Row], titles: Mapping[str, str]) -> tuple[Figure, list[Path]]:
+    """Draw figures by propensity, one column per loss family; return the figure and its files.
+
+    `titles` names the figures, from top to bottom; the first is a loss, on a logarithmic scale.
+    """
+    figure, grid = _draw_families(rows, titles)
+    grid[0, 0].set_yscale("log")
+    for axes in grid[1:, 0]:
+        axes.set_ylim(bottom=0)
+    return figure, _save(figure, stem)
+
+
+def _draw_families(rows: Sequence[Row], titles: Mapping[str, str]) -> tuple[Figure, Any]:
+    """Draw one line of panels per figure and one column per loss family, over the propensity."""
     families = list(dict.fromkeys(str(row["family"]) for row in rows))
-    figure = _figure(5.2 * len(families), 7.2)
-    grid = figure.subplots(2, len(families), sharex=True, sharey="row", squeeze=False)
+    figure = _figure(5.2 * len(families), 3.6 * len(titles))
+    grid = figure.subplots(len(titles), len(families), sharex=True, sharey="row", squeeze=False)
     for column, family in enumerate(families):
         own = [row for row in rows if row["family"] == family]
         labels = list(dict.fromkeys(str(row["label"]) for row in own))
         for label, color, marker in zip(labels, _COLORS, _MARKERS, strict=False):
             curve = sorted((row for row in own if row["label"] == label), key=lambda row: float(row["propensity"]))
-            _draw_band(grid[0, column], curve, "test_loss", label, color, marker)
-            _draw_band(grid[1, column], curve, "accuracy", label, color, marker)
+            for line, name in enumerate(titles):
+                _draw_band(grid[line, column], curve, name, label, color, marker)
         grid[0, column].set_title(family)
         grid[0, column].legend(frameon=False)
-        grid[1, column].set_xlabel("propensity")
-    losses = [row["test_loss_mean"] for row in rows if row["test_loss_mean"] is not None]
-    grid[0, 0].set_ylim(0, max(0.25, 1.05 * max(losses, default=0)))
-    grid[1, 0].set_ylim(min(0.89, min(float(row["accuracy_min"]) for row in rows) - 0.005), 1)
-    grid[1, 0].set_xlim(0, 1.02)
-    grid[0, 0].set_ylabel("test loss, complete labels")
-    grid[1, 0].set_ylabel("binary accuracy, complete labels")
-    figure.supxlabel(note, fontsize=8, color="0.35")
-    return _save(figure, stem)
+        grid[-1, column].set_xlabel("propensity")
+    grid[-1, 0].set_xlim(0, 1.02)
+    for line, title in enumerate(titles.values()):
+        grid[line, 0].set_ylabel(title)
+    return figure, grid
 
 
 def draw_epoch_panels(stem: Path, trainings: Sequence[Row], labels: Mapping[str, Row], *, note: str) -> list[Path]:

@@ -1,4 +1,6 @@
-"""Estimates of the true precision from observed labels: bias, spread and error over simulated missing labels."""
+"""Estimates of the true precision from observed labels (bias, spread and error over simulated missing labels), and
+means over seeds.
+"""
 
 from __future__ import annotations
 
@@ -92,3 +94,18 @@ def sensitivity(
             winner = max(figures, key=lambda name: figures[name])
             rows.append({"a": a * step, "b": b, "figures": figures, "winner": winner})
     return rows
+
+
+def over_seeds(differences: list[Any]) -> dict[str, float]:
+    """Return the mean over seeds with a 95 % interval that combines the variation over rows and over seeds.
+
+    The variation over seeds is that of a mean of n values: Student's t with n - 1 degrees of freedom.
+    """
+    from scipy.stats import t
+
+    values = np.array([one.value for one in differences])
+    within = float(np.mean([(one.high - one.low) / 2 for one in differences]))
+    n = len(values)
+    between = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    half = float(np.hypot(within, between))
+    return {"value": float(values.mean()), "low": float(values.mean()) - half, "high": float(values.mean()) + half}

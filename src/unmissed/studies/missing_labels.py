@@ -27,7 +27,7 @@ from unmissed.propensity import Constant, FromTable, Jain, Propensity, drop_labe
 from unmissed.ranking import Ranking
 from unmissed.runs.compare.comparison import PreparedData
 from unmissed.runs.run_folder import versions
-from unmissed.studies.estimates import measure_estimates, sensitivity
+from unmissed.studies.estimates import measure_estimates, over_seeds, sensitivity
 from unmissed.studies.study_folder import claim
 
 METHOD = "pw-dismec"
@@ -241,24 +241,9 @@ def _training(
                     MEASURES, judge(MissingLabelTask(weighting, belief, seed)), plain[seed], strict=True
                 ):
                     found[name].append(compare(own, base, settings.n_resamples)[metric])
-            gains = {name: _over_seeds(differences) for name, differences in found.items()}
+            gains = {name: over_seeds(differences) for name, differences in found.items()}
             rows.append({"weighting": weighting, "belief": belief, "gain": gains})
     return rows
-
-
-def _over_seeds(differences: list[Any]) -> dict[str, float]:
-    """Return the mean over seeds with a 95 % interval that combines the variation over rows and over seeds.
-
-    The variation over seeds is that of a mean of n values: Student's t with n - 1 degrees of freedom.
-    """
-    from scipy.stats import t
-
-    values = np.array([one.value for one in differences])
-    within = float(np.mean([(one.high - one.low) / 2 for one in differences]))
-    n = len(values)
-    between = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    half = float(np.hypot(within, between))
-    return {"value": float(values.mean()), "low": float(values.mean()) - half, "high": float(values.mean()) + half}
 
 
 def _tracking(

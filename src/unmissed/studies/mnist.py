@@ -7,9 +7,6 @@ all propensities share the start, the order of rows and the uniform numbers that
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -26,11 +23,11 @@ from unmissed.archive import write_json, write_text
 from unmissed.errors import InputError
 from unmissed.execution import OnDisk, Piece, Processes, Work
 from unmissed.losses import Loss, convex_bound, cross_entropy_from_logits, hinge, naive, unbiased
-from unmissed.losses.inverse import check_propensities
 from unmissed.progress import Progress, silent
 from unmissed.propensity import drop_labels
 from unmissed.studies.idx import Digits, embedded_digits, read_mnist
 from unmissed.studies.network import Network, train
+from unmissed.studies.propensity_grid import cell_name, check_counts, check_grid, finite, summarize_seeds, to_csv
 from unmissed.studies.study_folder import claim
 
 N_LABELS = 10
@@ -49,15 +46,8 @@ class MnistSettings:
     probability_clip: float = 1e-7
 
     def __post_init__(self) -> None:
-        if not self.propensities:
-            raise InputError("a study needs at least one propensity")
-        for p in self.propensities:
-            check_propensities(p)
-        if len({_cell_name(p) for p in self.propensities}) < len(self.propensities):
-            raise InputError("propensities must differ in their first four decimals")
-        for name in ("seeds", "epochs", "hidden", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        check_grid(self.propensities)
+        check_counts(self, ("seeds", "epochs", "hidden", "batch"))
         if not self.rate > 0:
             raise InputError(f"rate must be positive, not {self.rate}")
 
@@ -114,7 +104,7 @@ class MnistTask:
     @property
     def key(self) -> str:
         """The key of its piece."""
-        return f"{self.variant}/p{_cell_name(self.propensity)}/seed{self.seed}"
+        return f"{self.variant}/p{cell_name(self.propensity)}/seed{self.seed}"
 
     def run(self, shared: tuple[Digits, MnistSettings]) -> Piece:
         """Train one network."""
@@ -139,10 +129,10 @@ def run_cell(digits: Digits, settings: MnistSettings, cell: MnistTask) -> dict[s
             scores = network.score(digits.test_images)
             epochs.append(
                 {
-                    "train_loss": _number(train_loss),
-                    "test_loss": _number(tested.total(scores, truth, "mean")),
+                    "train_loss": finite(train_loss),
+                    "test_loss": finite(tested.total(scores, truth, "mean")),
                     "accuracy": float(((scores >= 0) == present).mean()),
-                    "largest_score": _number(float(np.abs(scores).max())),
+                    "largest_score": finite(float(np.abs(scores).max())),
                 }
             )
     return {
@@ -204,8 +194,8 @@ def run_study(
         "seconds_of_this_call": round(time.perf_counter() - begin, 1),
         "summary": summary,
     }
-    write_text(out / "trainings.csv", _csv([_flat(result) for result in results]))
-    write_text(out / "summary.csv", _csv(summary))
+    write_text(out / "trainings.csv", to_csv([_flat(result) for result in results]))
+    write_text(out / "summary.csv", to_csv(summary))
     write_json(out / "study.json", study)
     return {**study, "trainings": results}
 
@@ -222,15 +212,8 @@ def summarize(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "family": VARIANTS[variant].family,
             "label": VARIANTS[variant].label,
             "propensity": propensity,
-            "seeds": len(ends),
+            **summarize_seeds(ends, ("test_loss", "accuracy", "largest_score")),
         }
-        for name in ("test_loss", "accuracy", "largest_score"):
-            values = np.array([math.inf if end[name] is None else end[name] for end in ends])
-            finite = bool(np.isfinite(values).all())
-            row[f"{name}_mean"] = float(values.mean()) if finite else None
-            row[f"{name}_std"] = float(values.std(ddof=1)) if finite and len(values) > 1 else None
-            row[f"{name}_min"] = _number(float(values.min()))
-            row[f"{name}_max"] = _number(float(values.max()))
         rows.append(row)
     return rows
 
@@ -266,20 +249,3 @@ def _one_hot(digits: Any) -> sp.csr_matrix:
 
 def _flat(result: dict[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in result.items() if name != "epochs"}, **result["epochs"][-1]}
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
-
-
-def _number(value: float) -> float | None:
-    """Return a finite number, or None, because JSON has no infinity."""
-    return value if math.isfinite(value) else None
-
-
-def _cell_name(propensity: float) -> str:
-    return f"{propensity:.4f}"

@@ -1,0 +1,34 @@
+"""The study of networks and missing labels, from data files to the report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from unmissed.data import TextFeatures
+from unmissed.progress import Progress, silent
+from unmissed.reports.network_page import write_network_report
+from unmissed.runs.compare.comparison import prepare
+from unmissed.studies.network_losses import NetworkStudySettings, run_study
+
+PathLike = str | os.PathLike[str]
+
+
+def study_network(
+    train: PathLike,
+    test: PathLike,
+    out: Path,
+    settings: NetworkStudySettings,
+    *,
+    text: TextFeatures | None = None,
+    reading: dict[str, Any] | None = None,
+    name: str | None = None,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Read both data sets, run the study and write the report; return the results and the files, the page first."""
+    how = {"columns": None, "header": True, "one_based": False, "progress": silent, **(reading or {})}
+    data = prepare(train, test, out / "data", name, text, how)
+    study = run_study(out, data, settings, workers=workers, progress=progress)
+    return study, [*write_network_report(study, out), out / "summary.csv", out / "study.json"]
