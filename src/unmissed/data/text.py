@@ -242,7 +242,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         words = _weigh(*self._count(_with_progress(texts, progress)), self.idf_, self.sublinear)
         return words if self.encoder is None else self._with_embeddings(words, texts, progress)
 
-    def _count(self, texts: Iterable[str]) -> tuple[npt.NDArray[Any], ...]:
+    def _count(self, texts: Iterable[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """Return how often each text has each term: the values, columns and row ends of a canonical CSR matrix.
 
         scikit-learn's `CountVectorizer.transform` does the same, and takes longer for one text than ranking it.
@@ -250,7 +250,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         values, columns, ends = array("f"), array("i"), array("q", [0])
         find, terms_of = self._columns.get, self._terms_of
         for text in texts:
-            counts = Counter(map(find, terms_of(text)))
+            counts: Counter[Any] = Counter(map(find, terms_of(text)))
             counts.pop(None, None)  # terms outside the vocabulary
             found = sorted(counts)
             columns.extend(found)
