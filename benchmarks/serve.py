@@ -9,7 +9,8 @@ Starts the service in processes of its own, and requests suggestions of ten labe
   the one before it was slow counts from the time at which it should have begun.
 - saturation: wrk (Debian: apt-get install wrk) with 32 connections on two threads.
 - ready: seconds from the start of the process until /health/ready answers, the second time, with files in memory.
-- memory: private memory (/proc/PID/smaps_rollup) of each worker after 200 requests each.
+- memory: private memory (/proc/PID/smaps_rollup) of each worker after 200 requests each: what it has written, and what
+  it alone has read of mapped files so far, which is in memory once and is shared when another worker reads it.
 - reload: requests on kept-alive connections during three reloads; every answer must be right.
 - connections: open connections, half of them idle, half with a request that does not end; meanwhile, other clients
   request suggestions on connections of their own.
@@ -98,10 +99,6 @@ class Service:
     def workers(self) -> list[int]:
         """Return the ids of the worker processes."""
         return [pid for leader in self.leaders() for pid in _children(leader)]
-
-    def private_bytes(self) -> list[int]:
-        """Return the memory of each worker that it does not share."""
-        return [_memory(pid, "Private_") for pid in self.workers()]
 
     def processor_seconds(self, processes: list[int] | None = None) -> float:
         """Return the processor time that processes have used, by default the workers."""
@@ -297,7 +294,13 @@ def measure_memory(service: Service, bodies: list[str]) -> str:
     """Return the private memory of each worker after some requests each."""
     for body in islice(cycle(bodies), 200 * len(service.workers())):
         post(service.connect(), service.path, body)  # a new connection each: they reach all workers
-    return "private memory per worker: " + ", ".join(f"{size / 1e6:.1f} MB" for size in service.private_bytes())
+    written, read = (
+        [_memory(pid, f"Private_{kind}") / 1e6 for pid in service.workers()] for kind in ("Dirty", "Clean")
+    )
+    sizes = ", ".join(
+        f"{own:.1f} MB (and {mapped:.1f} MB of mapped files)" for own, mapped in zip(written, read, strict=True)
+    )
+    return f"private memory per worker: {sizes}"
 
 
 def _in_threads(function: Callable[[int], None], numbers: range) -> None:

@@ -33,7 +33,7 @@ class TermCounter:
         values, columns, ends = array("f"), array("i"), array("q", [0])
         find, terms_of = self.columns.get, self._analyze
         for text in texts:
-            counts = Counter(map(find, terms_of(text)))
+            counts: Counter[Any] = Counter(map(find, terms_of(text)))
             counts.pop(None, None)  # terms outside the vocabulary
             found = sorted(counts)
             columns.extend(found)
