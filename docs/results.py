@@ -1,58 +1,94 @@
-"""Write the page of results, and README's table, from comparisons: `python docs/results.py DIR [--without cost]`.
+"""Write the page of results, `results.json` and README's table: `python docs/results.py DIR --commit COMMIT`.
 
-DIR holds a folder per data set, as `unmissed compare` or `unmissed study paper` leaves them.
+DIR holds a folder per data set, as `unmissed compare` or `unmissed study paper` leaves them. COMMIT is the commit that
+computed them. `tests/test_readme.py` compares README's table with `results.json`.
 """
 
 import argparse
+import json
 import re
 import shutil
 from pathlib import Path
 
 from unmissed.reports.compare_tables import all_tables
 from unmissed.reports.grids import to_markdown
-from unmissed.reports.paper_page import summary
+from unmissed.reports.paper_page import short_title, summary
 from unmissed.runs.compare.comparison import read_results
 
 HERE = Path(__file__).parent
 TABLES = ("main", "plain", "claims", "published", "cost")
 HEAD = """# Results
 
-Made by `unmissed study paper --data DATA --out DIR`, or `unmissed compare` for one data set, and then
-`python docs/results.py DIR`. Percent, on the observed test labels; labels unknown to training are left out. Parameters
-are the defaults where none is named. The best figure is bold; ≈: not clearly behind the best. What PSP, P
-and the others mean is in [metrics](metrics.md), how they are measured in [comparing methods](compare.md), and why the
-paper's weighting loses on delicious in [propensities](propensity.md#why-the-papers-weighting-loses-on-delicious).
+For readers who choose a method, or who want to check the paper. All methods on five data sets, in percent, on the
+observed test labels; {policy}. Parameters are the defaults where none is named. The best
+figure is bold; ≈: not clearly behind the best. What PSP, P and the others mean is in [metrics](metrics.md), how they
+are measured in [comparing methods](compare.md), and why the paper's weighting loses on delicious in
+[propensities](propensity.md#why-the-papers-weighting-loses-on-delicious).
+
+```sh
+unmissed study paper --data DATA --out DIR --time-limit {limit} --unseen-labels {unseen}   # commit {commit}
+python docs/results.py DIR --commit {commit}
+```
+
+A method is stopped after {limit}, and its cells say so. The figures of the page in one file:
+[results.json](results.json).
 """
+POLICY = {"drop": "labels unknown to training are left out", "keep": "labels unknown to training count as not found"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--commit", required=True)
     parser.add_argument("--without", nargs="*", default=[], choices=TABLES)
     options = parser.parse_args()
-    parts = [HEAD]
     everything = {}
     for path in sorted(options.folder.glob("*/results.json")):
         results = read_results(path.parent)
-        name = results["data"]["name"]
-        everything[name] = results
-        tables = all_tables(results)
-        data = results["data"]
-        parts.append(f"## {name}\n")
-        parts.append(
-            f"{data['n_train']:,} rows to train on, {data['n_test']:,} to test on, {data['n_labels']:,} labels, "
-            f"{data['points_per_label']:.1f} rows per label, {data['labels_per_point']:.1f} labels per row.\n"
-        )
-        parts += [to_markdown(tables[one]) for one in TABLES if one in tables and one not in options.without]
-        picture = HERE / "img" / f"gains-{name}.svg"
-        shutil.copyfile(path.parent / "figures" / "gains.svg", picture)
-        parts.append(f"```{{image}} img/{picture.name}\n:alt: Gain over DiSMEC on {name}\n:width: 32rem\n```\n")
+        everything[results["data"]["name"]] = results
+        shutil.copyfile(path.parent / "figures" / "gains.svg", HERE / "img" / f"gains-{results['data']['name']}.svg")
+    some = next(iter(everything.values()))
+    unseen, seconds = some["data"]["unknown_policy"], some["settings"]["limits"]["seconds"]
+    if seconds is None:
+        parser.error("the page states a time limit: run the study with --time-limit")
+    limit = f"{seconds / 60:g}m"
+    head = HEAD.format(commit=options.commit, limit=limit, unseen=unseen, policy=POLICY[unseen])
     short = to_markdown(summary(everything))
-    (HERE / "results.md").write_text("\n".join([parts[0], short, *parts[1:]]), encoding="utf-8")
+    parts = [
+        head,
+        short,
+        *(part for name in everything for part in page_parts(name, everything[name], options.without)),
+    ]
+    (HERE / "results.md").write_text("\n".join(parts), encoding="utf-8")
+    facts = {"commit": options.commit, "time_limit_seconds": seconds, "unseen_labels": unseen}
+    figures = {name: plain_figures(each) for name, each in everything.items()}
+    (HERE / "results.json").write_text(json.dumps({**facts, "percent": figures}, indent=1) + "\n", encoding="utf-8")
     readme = HERE.parent / "README.md"
     table = "\n".join(line for line in short.splitlines() if line.startswith("|"))
     marked = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
     readme.write_text(marked.sub(lambda _: table + "\n", readme.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def page_parts(name: str, results: dict, without: list[str]) -> list[str]:
+    """Return the sections of a data set."""
+    tables, data = all_tables(results), results["data"]
+    return [
+        f"## {name}\n",
+        f"{data['n_train']:,} rows to train on, {data['n_test']:,} to test on, {data['n_labels']:,} labels, "
+        f"{data['points_per_label']:.1f} rows per label, {data['labels_per_point']:.1f} labels per row.\n",
+        *(to_markdown(tables[one]) for one in TABLES if one in tables and one not in without),
+        f"```{{image}} img/gains-{name}.svg\n:alt: Gain over DiSMEC on {name}\n:width: 32rem\n```\n",
+    ]
+
+
+def plain_figures(results: dict) -> dict[str, dict[str, float] | str]:
+    """Return the figures of each method in percent, or why it did not finish."""
+    return {
+        short_title(one): {metric: round(100 * each["value"], 2) for metric, each in one["figures"].items()}
+        if one["state"] == "finished"
+        else one["state"]
+        for one in results["methods"]
+    }
 
 
 if __name__ == "__main__":
