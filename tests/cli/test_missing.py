@@ -28,7 +28,9 @@ def folder(tmp_path_factory):
 def test_the_first_cells_are_printed(folder, capsys):
     output = said(capsys, "missing", folder / "run", "--top", 3)
     assert "missing_probability" in output
-    assert "clipped at 1" in output
+    assert "are expected to be true" in output
+    assert "clipped at 1" not in output
+    assert "clipped at 1" in said(capsys, "missing", folder / "run", "--propensity", "constant:1e-7")
     assert output.count("=1+") == 3
     found = json.loads(said(capsys, "missing", folder / "run", "--top", 1000, "--json"))
     assert len(found["cells"]) == found["n_cells"] == 20
