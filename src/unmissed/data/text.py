@@ -21,12 +21,12 @@ from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.encoders import Embeddings, Encode, EncoderIdentity, SentenceEncoder, embed
 from unmissed.data.names import pack_names, unpack_names
 from unmissed.data.term_record import TermRecord
+from unmissed.data.term_weights import idf_of, inverse_document_frequency, weigh_terms
 from unmissed.data.text_analysis import ACCENTS, StemmedWords, check_stemmer, list_stop_words, preprocess
 from unmissed.data.text_fields import WeightedFields, parse_fields, plain
 from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError
 from unmissed.features import Features
-from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 TextRows = Any
@@ -263,7 +263,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         kept = self._choose(df, n_occurrences)
         if not kept.size:
             raise InputError(f"no terms to learn from {n_documents} texts with min_df={self.min_df}")
-        return self.set_terms((terms[position] for position in kept), _idf(df[kept], n_documents, self.smooth))
+        return self.set_terms((terms[position] for position in kept), idf_of(df[kept], n_documents, self.smooth))
 
     def set_terms(self, terms: Iterable[str], idf: npt.NDArray[np.float32]) -> Self:
         """Set the vocabulary and its inverse document frequencies, as `fit` does."""
@@ -411,36 +411,6 @@ def _check_options(options: Any, where: str) -> None:
     ngrams = options.get("ngrams", [1, 1]) if valid else []
     if len(ngrams) != 2 or not all(type(n) is int for n in ngrams):
         raise InputError(f"{where}: not readable as text features: their options are damaged")
-
-
-def inverse_document_frequency(counts: sparse.csr_matrix, *, smooth: bool = False) -> npt.NDArray[np.float32]:
-    """Return ln(N / df) per term, or scikit-learn's ln((1 + N) / (1 + df)) + 1; terms without occurrences get 0."""
-    return _idf(np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64), counts.shape[0], smooth)
-
-
-def _idf(df: npt.NDArray[np.float64], n_documents: int, smooth: bool) -> npt.NDArray[np.float32]:
-    if smooth:
-        return np.asarray(np.log((1 + n_documents) / (1 + df)) + 1, dtype=np.float32)
-    return np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0).astype(np.float32)
-
-
-def weigh_terms(
-    counts: sparse.csr_matrix, idf: npt.NDArray[np.float32], *, sublinear: bool = True
-) -> sparse.csr_matrix:
-    """Return L2-normalized TF-IDF rows: (1 + ln count) idf, or count idf, as canonical CSR."""
-    counts = sparse.csr_matrix(counts, dtype=np.float32)
-    counts.sum_duplicates()
-    counts.data = (1 + np.log(counts.data) if sublinear else counts.data) * idf[counts.indices]
-    counts.eliminate_zeros()
-    norms = np.sqrt(
-        np.bincount(_row_of(counts), weights=counts.data.astype(np.float64) ** 2, minlength=counts.shape[0])
-    )
-    counts.data /= norms.astype(np.float32)[_row_of(counts)]
-    return assemble(counts.data, counts.indices, counts.indptr, counts.shape)
-
-
-def _row_of(matrix: sparse.csr_matrix) -> npt.NDArray[np.int64]:
-    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
 def _with_progress(texts: Iterable[str], progress: Progress) -> Iterator[str]:
