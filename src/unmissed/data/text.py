@@ -204,13 +204,13 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "terms_")
         other = copy(self)
-        other.record = other._counter = TermRecord(self.build_analyzer(), self._counter.vocabulary_, vocabulary)
-        return other
+        other._counter = TermRecord(self.build_analyzer(), self._counter.vocabulary_, vocabulary)
+        return other.with_record(other._counter)
 
     def with_record(self, record: TermRecord) -> TextFeatures:
         """Return these text features with another record."""
         other = copy(self)
-        other.record = record
+        vars(other)["record"] = record
         return other
 
     def transform_record(self, record: TermRecord) -> sparse.csr_matrix:
