@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 from unmissed.data import TextFeatures
-from unmissed.data.text import weigh_terms
+from unmissed.data.term_weights import weigh_terms
 from unmissed.errors import InputError
 
 TRAIN = ["the cat sat on the mat", "the dog ate the cat", "a bird ate", "dog dog DOG bird", ""]

@@ -252,3 +252,11 @@ def test_data_that_is_known_can_still_grow(corpus, run, capsys):
     words = "update", run.folder.path, corpus / "new.jsonl"
     assert "was trained on these rows already\n" in said(capsys, *words, "--vocabulary-growth")
     assert "was trained on these rows already; --vocabulary-growth learns their words" in said(capsys, *words)
+
+
+def test_damaged_dual_variables_are_refused(run):
+    [piece] = (run.folder.path / "pieces" / "labels").iterdir()
+    starts = np.load(piece / "dual_starts.npy")
+    np.save(piece / "dual_starts.npy", starts[::-1].copy())
+    with pytest.raises(InputError, match="its dual variables do not fit its labels"):
+        open_run(run.folder.path).rank(["word1"], 3)

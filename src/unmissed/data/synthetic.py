@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from unmissed.data.dataset import Dataset
-from unmissed.data.text import inverse_document_frequency, weigh_terms
+from unmissed.data.term_weights import inverse_document_frequency, weigh_terms
 from unmissed.errors import InputError
 from unmissed.matrices import LARGEST, assemble
 

@@ -21,12 +21,12 @@ from unmissed.archive import open_arrays, read_manifest, write_archive
 from unmissed.data.encoders import Embeddings, Encode, EncoderIdentity, SentenceEncoder, embed
 from unmissed.data.names import pack_names, unpack_names
 from unmissed.data.term_record import TermCounter, TermRecord
+from unmissed.data.term_weights import idf_of, inverse_document_frequency, weigh_arrays, weigh_terms
 from unmissed.data.text_analysis import ACCENTS, StemmedWords, check_stemmer, list_stop_words, preprocess
 from unmissed.data.text_fields import WeightedFields, parse_fields, plain
 from unmissed.data.unicode import check_normalization, check_string, normalize
 from unmissed.errors import InputError
 from unmissed.features import Features
-from unmissed.matrices import assemble
 from unmissed.progress import Progress, silent
 
 TextRows = Any
@@ -204,13 +204,13 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "terms_")
         other = copy(self)
-        other.record = other._counter = TermRecord(self.build_analyzer(), self._counter.columns, vocabulary)
-        return other
+        other._counter = record = TermRecord(self.build_analyzer(), self._counter.columns, vocabulary)
+        return other.with_record(record)
 
     def with_record(self, record: TermRecord) -> TextFeatures:
         """Return these text features with another record."""
         other = copy(self)
-        other.record = record
+        vars(other)["record"] = record
         return other
 
     def transform_record(self, record: TermRecord) -> sparse.csr_matrix:
@@ -263,7 +263,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         kept = self._choose(df, n_occurrences)
         if not kept.size:
             raise InputError(f"no terms to learn from {n_documents} texts with min_df={self.min_df}")
-        return self.set_terms((terms[position] for position in kept), _idf(df[kept], n_documents, self.smooth))
+        return self.set_terms((terms[position] for position in kept), idf_of(df[kept], n_documents, self.smooth))
 
     def set_terms(self, terms: Iterable[str], idf: npt.NDArray[np.float32]) -> Self:
         """Set the vocabulary and its inverse document frequencies, as `fit` does."""
@@ -279,7 +279,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
         if isinstance(texts, str):
             raise InputError("transform takes several texts; put a single one into a list")
         texts = texts if self.encoder is None else list(texts)
-        words = _weigh(*self._counter.count(_with_progress(texts, progress)), self.idf_, self.sublinear)
+        words = weigh_arrays(*self._counter.count(_with_progress(texts, progress)), self.idf_, self.sublinear)
         return words if self.encoder is None else self._with_embeddings(words, texts, progress)
 
     def embed(
@@ -412,47 +412,6 @@ def _check_options(options: Any, where: str) -> None:
     ngrams = options.get("ngrams", [1, 1]) if valid else []
     if len(ngrams) != 2 or not all(type(n) is int for n in ngrams):
         raise InputError(f"{where}: not readable as text features: their options are damaged")
-
-
-def inverse_document_frequency(counts: sparse.csr_matrix, *, smooth: bool = False) -> npt.NDArray[np.float32]:
-    """Return ln(N / df) per term, or scikit-learn's ln((1 + N) / (1 + df)) + 1; terms without occurrences get 0."""
-    return _idf(np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64), counts.shape[0], smooth)
-
-
-def _idf(df: npt.NDArray[np.float64], n_documents: int, smooth: bool) -> npt.NDArray[np.float32]:
-    if smooth:
-        return np.asarray(np.log((1 + n_documents) / (1 + df)) + 1, dtype=np.float32)
-    return np.where(df > 0, np.log(n_documents / np.maximum(df, 1)), 0.0).astype(np.float32)
-
-
-def weigh_terms(
-    counts: sparse.csr_matrix, idf: npt.NDArray[np.float32], *, sublinear: bool = True
-) -> sparse.csr_matrix:
-    """Return L2-normalized TF-IDF rows: (1 + ln count) idf, or count idf, as canonical CSR."""
-    if not counts.has_canonical_format:
-        counts = counts.copy()
-        counts.sum_duplicates()
-    values = counts.data.astype(np.float32, copy=False)
-    return _weigh(values, counts.indices, counts.indptr, idf, sublinear)
-
-
-def _weigh(
-    counts: npt.NDArray[np.float32],
-    columns: npt.NDArray[np.integer[Any]],
-    ends: npt.NDArray[np.integer[Any]],
-    idf: npt.NDArray[np.float32],
-    sublinear: bool,
-) -> sparse.csr_matrix:
-    """Return the weighted rows of the three arrays of a canonical CSR matrix of counts."""
-    values = (1 + np.log(counts) if sublinear else counts) * idf[columns]
-    kept = values != 0
-    if not kept.all():
-        values, columns, ends = values[kept], columns[kept], np.append(0, np.cumsum(kept))[ends]
-    n_rows = len(ends) - 1
-    rows = np.repeat(np.arange(n_rows), np.diff(ends))
-    norms = np.sqrt(np.bincount(rows, weights=values.astype(np.float64) ** 2, minlength=n_rows))
-    values /= norms.astype(np.float32)[rows]
-    return assemble(values, columns, ends, (n_rows, len(idf)))
 
 
 def _with_progress(texts: Iterable[str], progress: Progress) -> Iterator[str]:

@@ -53,7 +53,7 @@ class UpdateRows:
 
     def initial(self, run: Run) -> DualVariables | None:
         """Return the dual variables of the run's labels for these rows; None if the run has none."""
-        held = run.model.dual_variables() if hasattr(run.model, "dual_variables") else None
+        held: DualVariables | None = run.model.dual_variables() if hasattr(run.model, "dual_variables") else None
         if held is None or len(self.row_of) != run.parts[0].n_samples:
             return None
         first = held.of_labels(0, run.parts[0].n_labels)

@@ -19,7 +19,7 @@ from unmissed.runs.run import Run
 from unmissed.runs.run_folder import RunFolder
 from unmissed.runs.training import train
 from unmissed.runs.training_sources import DatasetOrPath
-from unmissed.runs.update_rows import UpdateReader
+from unmissed.runs.update_rows import UpdateReader, UpdateRows
 
 
 def update(
@@ -75,24 +75,39 @@ def update(
             if keeps:
                 rows.save(folder)
             return run
-        position = Path(path).resolve()
-        aside = next_of(position)
-        _check_begun(path, aside, rows.joined)
-        initial = rows.initial(run)
-        model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
-        if initial is not None:
-            model.set_params(keep_dual=True)
-        words: dict[str, Any] = {"executor": executor, "progress": progress}
-        train(model, rows.joined, aside, sources=rows.sources, initial=initial, **words)
-        if keeps:
-            rows.save(RunFolder(aside))
-        before = run.calibration
-        if before is not None and before.groups == NEARLY_EQUAL:
-            folds: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
-            calibrate(aside, old_rows=rows.every, **folds, **words)
-        with RunFolder(aside).locked():  # becomes the lock of the run with the rename
-            replace_run(position, aside)
+        words: dict[str, Any] = {"n_jobs": n_jobs, "executor": executor, "progress": progress}
+        _replace(path, run, rows, keeps=keeps, **words)
     return Run(path, n_trained=rows.joined.n_labels)
+
+
+def _replace(
+    path: str | os.PathLike[str],
+    run: Run,
+    rows: UpdateRows,
+    *,
+    keeps: bool,
+    n_jobs: int | None,
+    executor: Executor | None,
+    progress: Progress,
+) -> None:
+    """Train on the rows of an update in the folder next to the run, calibrate if it was, and replace the run."""
+    position = Path(path).resolve()
+    aside = next_of(position)
+    _check_begun(path, aside, rows.joined)
+    initial = rows.initial(run)
+    model = make_model(run.recipe.method, run.recipe.constructor_params()).with_jobs(n_jobs)
+    if initial is not None:
+        model.set_params(keep_dual=True)
+    words: dict[str, Any] = {"executor": executor, "progress": progress}
+    train(model, rows.joined, aside, sources=rows.sources, initial=initial, **words)
+    if keeps:
+        rows.save(RunFolder(aside))
+    before = run.calibration
+    if before is not None and before.groups == NEARLY_EQUAL:
+        folds: dict[str, Any] = {"n_folds": before.n_folds, "seed": before.seed, "n_jobs": n_jobs}
+        calibrate(aside, old_rows=rows.every, **folds, **words)
+    with RunFolder(aside).locked():  # becomes the lock of the run with the rename
+        replace_run(position, aside)
 
 
 def has_rows(run: Run, dataset: Dataset) -> bool:

@@ -96,7 +96,7 @@ class ShardBuilder:
         )
 
 
-def _join_duals(duals: Sequence[tuple[RowIndices, Floats]], n_labels: int) -> dict[str, npt.NDArray[Any]]:
+def _join_duals(duals: Sequence[tuple[RowIndices, Floats]], n_labels: int) -> dict[str, Any]:
     """Return the arrays of a shard with the dual variables of all its labels; none if they were not kept."""
     if len(duals) < n_labels:
         return {}
