@@ -107,14 +107,15 @@ class NetworkStudyState:
 
     def __call__(self) -> NetworkRows:
         """Open the stores."""
-        parts = []
+        parts: list[Any] = []
         for part, n_rows in (("train", self.settings.rows), ("test", self.settings.test_rows)):
             store = open_store(self.data / part)
             chosen = np.arange(store.n_samples)
             if n_rows is not None and n_rows < store.n_samples:
                 chosen = np.sort(np.random.default_rng(0).choice(store.n_samples, n_rows, replace=False))
             parts += [store.features[chosen], sp.csr_matrix(store.Y[chosen])]
-        return NetworkRows(*parts, self.settings)
+        X, Y, X_test, Y_test = parts
+        return NetworkRows(X, Y, X_test, Y_test, self.settings)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ def run_study(
     found = {piece.key: piece for piece in work.map(cells_of(settings), state)}
     rows = state()
     results = _results(found, rows, settings)
-    study = {
+    summary = [row["summary"] for row in results]
+    study: dict[str, Any] = {
         "settings": plain,
         "made_with": versions(),
         "data": {
@@ -199,11 +201,11 @@ def run_study(
             "n_labels": rows.Y.shape[1],
         },
         "seconds_of_training": round(sum(float(piece.metadata["seconds"]) for piece in found.values()), 1),
-        "summary": [row["summary"] for row in results],
+        "summary": summary,
         "gains": [row["gain"] for row in results if row["gain"]],
     }
     study["advice"] = advise(study)
-    write_text(out / "summary.csv", to_csv(study["summary"]))
+    write_text(out / "summary.csv", to_csv(summary))
     write_json(out / "study.json", study)
     return study
 
