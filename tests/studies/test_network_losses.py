@@ -36,11 +36,11 @@ def test_at_propensity_1_only_the_standard_losses_are_trained():
 
 
 def test_a_study_writes_its_page_and_resumes_where_it_stopped(tmp_path, files, monkeypatch):
-    whole, written = study_network(*files, tmp_path / "whole", SMALL, workers=1)
+    complete, written = study_network(*files, tmp_path / "complete", SMALL, workers=1)
     assert all(path.stat().st_size for path in written)
     page = written[0].read_text()
     assert page.index("has the highest P@1") < page.index("<svg") < page.index("squared hinge, non-convex, 0.4")
-    assert whole["data"] | {"name": ""} == {
+    assert complete["data"] | {"name": ""} == {
         "name": "",
         "n_train": 60,
         "n_test": 30,
@@ -60,8 +60,8 @@ def test_a_study_writes_its_page_and_resumes_where_it_stopped(tmp_path, files, m
     assert len(OnDisk(tmp_path / "parts" / "trainings").listed()) == 5
     monkeypatch.undo()
     resumed, _ = study_network(*files, tmp_path / "parts", SMALL, workers=2)
-    assert resumed["summary"] == whole["summary"]
-    assert resumed["gains"] == whole["gains"]
+    assert resumed["summary"] == complete["summary"]
+    assert resumed["gains"] == complete["gains"]
     with pytest.raises(InputError, match=r"epochs 1 \(now 2\)"):
         study_network(*files, tmp_path / "parts", NetworkStudySettings((0.4, 1.0), epochs=2), workers=1)
 

@@ -1,5 +1,8 @@
 """Slice: problems on sampled negatives, their certificates, and the gap to the problem on all rows."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -110,9 +113,9 @@ def test_blocks_threads_and_neighbors_in_a_group_do_not_change_a_bit():
 
 def test_new_labels_get_the_weights_of_a_training_with_all_labels():
     X, Y = dense_problem(n_labels=9)
-    whole = Slice(n_negatives=20, n_jobs=1).fit(X, Y)
+    full = Slice(n_negatives=20, n_jobs=1).fit(X, Y)
     grown = Slice(n_negatives=20, n_jobs=1).fit(X, Y[:, :5]).fit_labels(X, Y[:, 5:])
-    assert np.array_equal(whole.coef_, grown.coef_)
+    assert np.array_equal(full.coef_, grown.coef_)
 
 
 def test_weighted_positives_are_those_of_pw_dismec():
@@ -158,3 +161,11 @@ def test_hnsw_finds_nearly_the_same_negatives_and_is_deterministic():
 def test_hnsw_needs_dense_features():
     with pytest.raises(InputError, match="search='hnsw' needs dense features"):
         Slice(search="hnsw").fit(*sparse_problem())
+
+
+def test_the_code_of_the_page_runs():
+    page = Path(__file__).parents[4] / "docs" / "slice.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert names["model"].certificate().gap.max() <= 1e-3
