@@ -235,7 +235,7 @@ def _evaluate(piece: Piece, rows: NetworkRows) -> Any:
 
 
 def advise(study: Mapping[str, Any]) -> list[str]:
-    """Return what is found: the best loss at the lowest propensity, and what the others gain there."""
+    """Return what is found at the lowest propensity: the best losses, and gains over the standard ones."""
     lowest = min(study["settings"]["propensities"])
     own = [row for row in study["summary"] if row["propensity"] == lowest]
     best = max(own, key=lambda row: row["P@1_mean"])
@@ -244,6 +244,10 @@ def advise(study: Mapping[str, Any]) -> list[str]:
         f"At propensity {lowest:g}, {_name(best)} has the highest P@1 on complete labels: "
         f"{100 * best['P@1_mean']:.1f} % ({rest})."
     ]
+    for family in dict.fromkeys(row["family"] for row in own):
+        losses = [(row["test_loss_mean"], row["label"]) for row in own if row["family"] == family]
+        shown = ", ".join(f"{label} {'diverged' if loss is None else f'{loss:.5f}'}" for loss, label in losses)
+        sentences.append(f"Test loss of {family} at propensity {lowest:g}: {shown}.")
     for row in study["gains"]:
         if row["propensity"] == lowest:
             shown = ", ".join(
