@@ -8,9 +8,10 @@ import pytest
 import scipy.sparse as sp
 
 from tests.models.linear.problems import make_problem
-from unmissed import DiSMEC, InputError, PWDiSMEC, Slice, load_model
+from unmissed import DiSMEC, InputError, PWDiSMEC, Slice, load_model, open_run
 from unmissed.features import Features
 from unmissed.models.linear.slice.near_rows import NearRows
+from unmissed.runs import inspection
 
 TIGHT = {"tol": 1e-5, "prune": 0.0, "n_jobs": 1}
 
@@ -133,9 +134,13 @@ def test_a_run_keeps_both_certificates(tmp_path):
     model.save(tmp_path / "run")
     again = load_model(tmp_path / "run")
     assert again.metadata() == model.metadata()
-    assert np.array_equal(
-        again.certificate().columns["gap on all rows"], model.certificate().columns["gap on all rows"]
-    )
+    kept, expected = (one.certificate().columns["gap on all rows"] for one in (again, model))
+    assert np.array_equal(kept, expected)
+    shown = inspection.summarize(open_run(tmp_path / "run"))
+    assert shown["model"]["relative gap on all rows"] == model.metadata()["relative gap on all rows"]
+    assert shown["certificate"]["worst"]
+    for one in shown["certificate"]["worst"]:
+        assert one["gap on all rows"] == expected[one["number"]] >= one["gap"] - 1e-9
 
 
 def test_without_the_pass_only_the_sampled_certificate_is_given():
