@@ -36,11 +36,11 @@ def test_at_propensity_1_only_the_standard_losses_are_trained():
 
 
 def test_a_study_writes_its_page_and_resumes_where_it_stopped(tmp_path, files, monkeypatch):
-    whole, written = study_network(*files, tmp_path / "whole", SMALL, workers=1)
+    complete, written = study_network(*files, tmp_path / "complete", SMALL, workers=1)
     assert all(path.stat().st_size for path in written)
     page = written[0].read_text()
     assert page.index("has the highest P@1") < page.index("<svg") < page.index("squared hinge, non-convex, 0.4")
-    assert whole["data"] | {"name": ""} == {
+    assert complete["data"] | {"name": ""} == {
         "name": "",
         "n_train": 60,
         "n_test": 30,
@@ -60,8 +60,8 @@ def test_a_study_writes_its_page_and_resumes_where_it_stopped(tmp_path, files, m
     assert len(OnDisk(tmp_path / "parts" / "trainings").listed()) == 5
     monkeypatch.undo()
     resumed, _ = study_network(*files, tmp_path / "parts", SMALL, workers=2)
-    assert resumed["summary"] == whole["summary"]
-    assert resumed["gains"] == whole["gains"]
+    assert resumed["summary"] == complete["summary"]
+    assert resumed["gains"] == complete["gains"]
     with pytest.raises(InputError, match=r"epochs 1 \(now 2\)"):
         study_network(*files, tmp_path / "parts", NetworkStudySettings((0.4, 1.0), epochs=2), workers=1)
 
@@ -103,15 +103,17 @@ def test_all_losses_of_a_seed_see_the_same_labels(monkeypatch):
 
 
 def test_the_finding_names_the_best_loss_at_the_lowest_propensity():
-    def row(label, p, precision):
-        return {"family": "cross-entropy", "label": label, "propensity": p, "P@1_mean": precision}
+    def row(label, p, precision, loss=None):
+        own = {"family": "cross-entropy", "label": label, "propensity": p}
+        return {**own, "P@1_mean": precision, "test_loss_mean": loss}
 
-    summary = [row("standard", 0.1, 0.5), row("naive", 0.1, 0.625), row("standard", 1.0, 0.9)]
+    summary = [row("standard", 0.1, 0.5), row("naive", 0.1, 0.625, 0.25), row("standard", 1.0, 0.9)]
     gain = {**row("naive", 0.1, 0), **{m: {"value": 0.125, "low": 0.1, "high": 0.15} for m in ("P@1", "P@5")}}
     study = {"settings": {"propensities": [1.0, 0.1]}, "summary": summary, "gains": [gain]}
-    first, second = advise(study)
+    first, losses, second = advise(study)
     assert first.startswith("At propensity 0.1, cross-entropy, naive has the highest P@1 on complete labels: 62.5 %")
     assert "cross-entropy, standard 50.0" in first
+    assert losses == "Test loss of cross-entropy at propensity 0.1: standard diverged, naive 0.25000."
     assert "P@1 +12.50 [+10.00, +15.00]" in second
 
 

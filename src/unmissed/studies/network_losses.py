@@ -107,14 +107,15 @@ class NetworkStudyState:
 
     def __call__(self) -> NetworkRows:
         """Open the stores."""
-        parts = []
+        parts: list[Any] = []
         for part, n_rows in (("train", self.settings.rows), ("test", self.settings.test_rows)):
             store = open_store(self.data / part)
             chosen = np.arange(store.n_samples)
             if n_rows is not None and n_rows < store.n_samples:
                 chosen = np.sort(np.random.default_rng(0).choice(store.n_samples, n_rows, replace=False))
             parts += [store.features[chosen], sp.csr_matrix(store.Y[chosen])]
-        return NetworkRows(*parts, self.settings)
+        X, Y, X_test, Y_test = parts
+        return NetworkRows(X, Y, X_test, Y_test, self.settings)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ def run_study(
     found = {piece.key: piece for piece in work.map(cells_of(settings), state)}
     rows = state()
     results = _results(found, rows, settings)
-    study = {
+    summary = [row["summary"] for row in results]
+    study: dict[str, Any] = {
         "settings": plain,
         "made_with": versions(),
         "data": {
@@ -199,11 +201,11 @@ def run_study(
             "n_labels": rows.Y.shape[1],
         },
         "seconds_of_training": round(sum(float(piece.metadata["seconds"]) for piece in found.values()), 1),
-        "summary": [row["summary"] for row in results],
+        "summary": summary,
         "gains": [row["gain"] for row in results if row["gain"]],
     }
     study["advice"] = advise(study)
-    write_text(out / "summary.csv", to_csv(study["summary"]))
+    write_text(out / "summary.csv", to_csv(summary))
     write_json(out / "study.json", study)
     return study
 
@@ -233,7 +235,7 @@ def _evaluate(piece: Piece, rows: NetworkRows) -> Any:
 
 
 def advise(study: Mapping[str, Any]) -> list[str]:
-    """Return what is found: the best loss at the lowest propensity, and what the others gain there."""
+    """Return what is found at the lowest propensity: the best losses, and gains over the standard ones."""
     lowest = min(study["settings"]["propensities"])
     own = [row for row in study["summary"] if row["propensity"] == lowest]
     best = max(own, key=lambda row: row["P@1_mean"])
@@ -242,6 +244,10 @@ def advise(study: Mapping[str, Any]) -> list[str]:
         f"At propensity {lowest:g}, {_name(best)} has the highest P@1 on complete labels: "
         f"{100 * best['P@1_mean']:.1f} % ({rest})."
     ]
+    for family in dict.fromkeys(row["family"] for row in own):
+        losses = [(row["test_loss_mean"], row["label"]) for row in own if row["family"] == family]
+        shown = ", ".join(f"{label} {'diverged' if loss is None else f'{loss:.5f}'}" for loss, label in losses)
+        sentences.append(f"Test loss of {family} at propensity {lowest:g}: {shown}.")
     for row in study["gains"]:
         if row["propensity"] == lowest:
             shown = ", ".join(

@@ -1,13 +1,17 @@
 """Slice: problems on sampled negatives, their certificates, and the gap to the problem on all rows."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from tests.models.linear.problems import make_problem
-from unmissed import DiSMEC, InputError, PWDiSMEC, Slice, load_model
+from unmissed import DiSMEC, InputError, PWDiSMEC, Slice, load_model, open_run
 from unmissed.features import Features
 from unmissed.models.linear.slice.near_rows import NearRows
+from unmissed.runs import inspection
 
 TIGHT = {"tol": 1e-5, "prune": 0.0, "n_jobs": 1}
 
@@ -110,9 +114,9 @@ def test_blocks_threads_and_neighbors_in_a_group_do_not_change_a_bit():
 
 def test_new_labels_get_the_weights_of_a_training_with_all_labels():
     X, Y = dense_problem(n_labels=9)
-    whole = Slice(n_negatives=20, n_jobs=1).fit(X, Y)
+    full = Slice(n_negatives=20, n_jobs=1).fit(X, Y)
     grown = Slice(n_negatives=20, n_jobs=1).fit(X, Y[:, :5]).fit_labels(X, Y[:, 5:])
-    assert np.array_equal(whole.coef_, grown.coef_)
+    assert np.array_equal(full.coef_, grown.coef_)
 
 
 def test_weighted_positives_are_those_of_pw_dismec():
@@ -130,9 +134,13 @@ def test_a_run_keeps_both_certificates(tmp_path):
     model.save(tmp_path / "run")
     again = load_model(tmp_path / "run")
     assert again.metadata() == model.metadata()
-    assert np.array_equal(
-        again.certificate().columns["gap on all rows"], model.certificate().columns["gap on all rows"]
-    )
+    kept, expected = (one.certificate().columns["gap on all rows"] for one in (again, model))
+    assert np.array_equal(kept, expected)
+    shown = inspection.summarize(open_run(tmp_path / "run"))
+    assert shown["model"]["relative gap on all rows"] == model.metadata()["relative gap on all rows"]
+    assert shown["certificate"]["worst"]
+    for one in shown["certificate"]["worst"]:
+        assert one["gap on all rows"] == expected[one["number"]] >= one["gap"] - 1e-9
 
 
 def test_without_the_pass_only_the_sampled_certificate_is_given():
@@ -158,3 +166,11 @@ def test_hnsw_finds_nearly_the_same_negatives_and_is_deterministic():
 def test_hnsw_needs_dense_features():
     with pytest.raises(InputError, match="search='hnsw' needs dense features"):
         Slice(search="hnsw").fit(*sparse_problem())
+
+
+def test_the_code_of_the_page_runs():
+    page = Path(__file__).parents[4] / "docs" / "slice.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert names["model"].certificate().gap.max() <= 1e-3
