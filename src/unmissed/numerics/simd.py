@@ -26,7 +26,7 @@ _MAX_SUM_REGISTERS = 10  # The same where it saves a second pass over the row.
 _UNROLL = 4  # Non-zeros per iteration.
 _INT16_PER_REGISTER = 16
 DENSE_ROWS = 4  # Dense rows that a load of weights serves.
-DENSE_LANES = LANES // 4  # Lanes whose sums for so many rows fit into registers.
+DENSE_LANES = LANES // 4  # Lanes whose sums for DENSE_ROWS rows fit into registers.
 
 _Value = Any  # An llvmlite value.
 
@@ -60,7 +60,7 @@ def reference_add_dense_int16(rows, values, begin, end, weights, sums):
     """
     numbers = values[begin:end].astype(np.int32).reshape(-1, 1, 2)
     pairs = weights[: LANES * (end - begin)].astype(np.int32).reshape(-1, LANES, 2)
-    sums[:] = (numbers * pairs).sum(axis=(0, 2), dtype=np.int32)
+    sums[:LANES] = (numbers * pairs).sum(axis=(0, 2), dtype=np.int32)
 
 
 def reference_add_dense_rows_int16(rows, values, begin, end, weights, sums):
