@@ -44,6 +44,7 @@ def test_text_and_embeddings_give_the_same_ranking_from_files_and_from_stores(he
 def test_a_text_of_the_command_line_takes_one_line_of_dense_features(here, capsys):
     said(capsys, "train", "dismec", "train.jsonl", "--dense", "train.npy", "--run", "run", "--jobs", 1)
     np.save("one.npy", np.load("test.npy")[:1])
+    np.save("narrow.npy", np.load("test.npy")[:, :2])
     found = json.loads(said(capsys, "predict", "run", "--text", "cod net", "--dense", "one.npy", "--json"))
     assert len(found) == 1
     for words, message in (
@@ -51,6 +52,7 @@ def test_a_text_of_the_command_line_takes_one_line_of_dense_features(here, capsy
         (["test.jsonl"], "was trained on 3 dense features, too"),
         (["--text", "cod net", "--dense", "test.npy"], "test.npy: has 20 rows; --text has 1"),
         (["test.jsonl", "--dense", "train.npy"], "train.npy: has 60 rows; test.jsonl has 20"),
+        (["test.jsonl", "--dense", "narrow.npy"], "narrow.npy: has 2 columns; run was trained on 3 of them"),
         (["test.jsonl", "--dense", "gone.npy"], "gone.npy: no such file"),
     ):
         assert message in refused(capsys, "predict", "run", *words)

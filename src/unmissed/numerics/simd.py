@@ -25,7 +25,8 @@ _SUM_REGISTERS = 8  # Registers that hold sums; the others hold products.
 _MAX_SUM_REGISTERS = 10  # The same where it saves a second pass over the row.
 _UNROLL = 4  # Non-zeros per iteration.
 _INT16_PER_REGISTER = 16
-DENSE_ROWS = 4  # Dense rows that a load of weights serves; their sums for a quarter of the lanes fit into registers.
+DENSE_ROWS = 4  # Dense rows that a load of weights serves.
+DENSE_LANES = LANES // 4  # Lanes whose sums for DENSE_ROWS rows fit into registers.
 
 _Value = Any  # An llvmlite value.
 
@@ -59,15 +60,21 @@ def reference_add_dense_int16(rows, values, begin, end, weights, sums):
     """
     numbers = values[begin:end].astype(np.int32).reshape(-1, 1, 2)
     pairs = weights[: LANES * (end - begin)].astype(np.int32).reshape(-1, LANES, 2)
-    sums[:] = (numbers * pairs).sum(axis=(0, 2), dtype=np.int32)
+    sums[:LANES] = (numbers * pairs).sum(axis=(0, 2), dtype=np.int32)
 
 
 def reference_add_dense_rows_int16(rows, values, begin, end, weights, sums):
-    """Set `sums` to x.W of `DENSE_ROWS` consecutive dense rows, LANES sums for each; the first is values[begin:end]."""
+    """Set the first DENSE_LANES sums of each of DENSE_ROWS consecutive dense rows to x.W.
+
+    The first row is values[begin:end]. There are LANES sums per row, and weights as in `add_dense_int16`; a caller
+    passes both from a later lane on for the next lanes.
+    """
+    of_row = np.empty(LANES, np.int32)
+    padded = np.append(weights, np.zeros(-len(weights) % (2 * LANES), weights.dtype))
     for row in range(DENSE_ROWS):
         shift = row * (end - begin)
-        out = sums[row * LANES : (row + 1) * LANES]
-        reference_add_dense_int16(rows, values, begin + shift, end + shift, weights, out)
+        reference_add_dense_int16(rows, values, begin + shift, end + shift, padded, of_row)
+        sums[row * LANES : row * LANES + DENSE_LANES] = of_row[:DENSE_LANES]
 
 
 def _line(weights: np.ndarray, feature: Any) -> np.ndarray:
@@ -242,10 +249,8 @@ class _DenseInt16Code(_Int16RowCode):
         self._add_rows(1, range(0, self.lanes, _INT16_PER_REGISTER // 2))
 
     def add_dense_rows_int16(self) -> None:
-        """Emit sums = x.W of several rows, a quarter of the lanes at a time, so that the sums fit into registers."""
-        size = self.lanes // 4
-        for first in range(0, self.lanes, size):
-            self._add_rows(DENSE_ROWS, range(first, first + size, _INT16_PER_REGISTER // 2))
+        """Emit sums = x.W of several rows for the first lanes, whose sums fit into registers."""
+        self._add_rows(DENSE_ROWS, range(0, DENSE_LANES, _INT16_PER_REGISTER // 2))
 
     def _add_rows(self, n_rows: int, lanes: range) -> None:
         """Emit the sums of some lanes, two features per iteration."""

@@ -92,6 +92,8 @@ def read_rows(
     if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
         raise no_data(path, "to rank one text, use --text TEXT")
     part = None if dense is None else read_dense(dense)
+    if part is not None and run.n_dense and part.shape[1] != run.n_dense:
+        raise InputError(f"{dense}: has {part.shape[1]} columns; {run.folder} was trained on {run.n_dense} of them")
     names = str(dense), "standard input" if str(path) == STANDARD_INPUT else str(path)
     if _is_plain_text(run, path):
         lines = TextLines(path, most=SETTINGS.ranked_rows, encoding=options.columns.encoding, progress=progress)

@@ -41,10 +41,10 @@ def square(w):
     return float(w.astype(np.float64) @ w.astype(np.float64))
 
 
-def near(X, W, bias, positive_row=None, n_dense=0):
+def near(X, W, bias, positive_row=None, n_dense=0, n_lanes=LANES):
     """Return the rows listed for each lane with their quantized slack; lane 5 may have one positive row.
 
-    The first `n_dense` features are passed as dense ones.
+    The first `n_dense` features are passed as dense ones, and the first `n_lanes` lanes as those with a label.
     """
     n, d = X.shape
     X = X.toarray() if sp.issparse(X) else np.array(X)
@@ -67,7 +67,8 @@ def near(X, W, bias, positive_row=None, n_dense=0):
     pairs = np.zeros((dense_numbers.shape[1] // 2, 2 * LANES), np.int16)
     pair_lines(quantized_weights[:n_dense], pairs)
     rare_scores = np.zeros(n + 1, np.int64), nothing, nothing
-    arguments = tuple(bounds), (quantized_weights, pairs), bias, of_lanes, (starts, lanes, nothing.astype(np.float32))
+    positives = starts, lanes, nothing.astype(np.float32)
+    arguments = tuple(bounds), (quantized_weights, pairs), n_lanes, bias, of_lanes, positives
     scores, n_scores = np.full(1, np.nan, np.float32), np.zeros(LANES, np.int64)
     list_near(0, frequent, rare_scores, *arguments, rows, slack, count, scores, n_scores)
     if positive_row is not None:
@@ -125,6 +126,21 @@ def test_rows_out_of_the_range_of_quantization_are_listed():
     listed = near(rows, W, np.full(LANES, -1.5, np.float32))[0][0]
     assert list(listed) == [0, 1]
     assert len(near(rows, np.full((LANES, 3), 1e20, np.float32), np.full(LANES, -1.5, np.float32))[0][0]) == 4
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("n_lanes", [3, 16, 17, 40])
+def test_few_labels_get_the_lists_that_they_have_in_full_lanes(n_lanes):
+    rng = np.random.default_rng(n_lanes)
+    X, W = rng.standard_normal((30, 9)).astype(np.float32), rng.standard_normal((LANES, 9)).astype(np.float32)
+    bias = np.full(LANES, -1, np.float32)
+    expected = near(X, W, bias, n_dense=7)
+    W[n_lanes:], bias[n_lanes:] = 0, -2
+    found = near(X, W, bias, n_dense=7, n_lanes=n_lanes)
+    for lane in range(LANES):
+        rows, slack = expected[lane] if lane < n_lanes else ([], [])
+        assert np.array_equal(found[lane][0], rows)
+        assert np.array_equal(found[lane][1], slack)
 
 
 @pytest.fixture(params=[None, 7])

@@ -40,6 +40,7 @@ _VISITED_POSITIVES = 128  # Positives of a label that are visited in any case.
 _SCORED_POSITIVES = 256  # Positives whose scores estimate the shift of the bias in the first round, if rows are dense.
 _PACKED_ROUNDS = 2  # Rounds over packed rows; later rounds use the exact values.
 _SHIFT_FACTOR = 0.55  # Rows violated by more than this fraction of the bias shift are added.
+_SHIFT_FACTOR_DENSE = 0.4  # The same with dense features: another round costs more than visits of more rows.
 _MAX_INITIAL_SOLUTIONS = 16
 _SLOW_PROGRESS = 0.5  # Progress is slow if a round leaves more than this fraction of the gap.
 _MAX_ASCENT_ROUNDS = 20  # After this many rounds, Newton's method is cheaper.
@@ -242,7 +243,8 @@ class DualAscent:
         weights = self._design.weights[rows] if len(self._design.weights) else self._design.weights
         scored = label.positive_costs[len(label.positives) - len(scores) :]
         costs = scored * (len(label.positives) / max(len(scores), 1)), label.cost_negative / share
-        return -_SHIFT_FACTOR * float(best_bias_shift(slack, weights, scores, *costs, label.offset))
+        factor = _SHIFT_FACTOR_DENSE if self._design.n_dense else _SHIFT_FACTOR
+        return -factor * float(best_bias_shift(slack, weights, scores, *costs, label.offset))
 
     def _certify(self, label: LabelState, loss: float) -> None:
         """Certify a label; Newton's method is the fallback for one that makes no progress."""

@@ -16,7 +16,7 @@ from unmissed.numerics.bitset import lowest_bit, mask_above
 from unmissed.numerics.dense_rows import dense_score, prefetch_dense_row
 from unmissed.numerics.float64_sums import PREFETCH_DISTANCE, row_score, squared_norm
 from unmissed.numerics.prefetch import prefetch_row
-from unmissed.numerics.simd import DENSE_ROWS, LANES, add_dense_int16, add_dense_rows_int16, add_int16
+from unmissed.numerics.simd import DENSE_LANES, DENSE_ROWS, LANES, add_dense_int16, add_dense_rows_int16, add_int16
 from unmissed.numerics.transpose import MAX_QUANTIZED, quantize_weight
 
 # Norms of quantized rows and weights. Their product bounds every sum of products if |w| is known, as in exact passes;
@@ -121,19 +121,24 @@ def error_bounds(square: float, bias: float) -> tuple[float, float, float, float
 
 
 @kernel()
-def _add_dense(numbers, row, n_rows, n, pairs, sums):
-    """Set sums[row % DENSE_ROWS] to x.W of a dense row; the first of DENSE_ROWS rows sets those of all of them."""
+def _add_dense(numbers, row, n_rows, n, pairs, n_lanes, sums):
+    """Set sums[row % DENSE_ROWS] to x.W of a dense row; the first of DENSE_ROWS rows sets those of all of them.
+
+    Lanes from `n_lanes` on may be left as they are.
+    """
     if row >= n_rows - n_rows % DENSE_ROWS:
         add_dense_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums[row % DENSE_ROWS * LANES :])
     elif row % DENSE_ROWS == 0:
-        add_dense_rows_int16(numbers, numbers, row * n, (row + 1) * n, pairs, sums)
+        for lane in range(0, n_lanes, DENSE_LANES):
+            add_dense_rows_int16(numbers, numbers, row * n, (row + 1) * n, pairs[2 * lane :], sums[lane:])
 
 
-# 13 arguments: a block of rows is four arrays, the weights of all lanes are three, and the output is five.
+# 14 arguments: a block of rows is four arrays, the weights of all lanes are four, and the output is five.
 @kernel()
 def list_near(
-    first, frequent, rare_scores, row_bounds, W, bias, lane_bounds, positives, rows, slack, count, scores, n_scores
-):
+    first, frequent, rare_scores, row_bounds, W, n_lanes, bias, lane_bounds, positives, rows, slack, count, scores,
+    n_scores
+):  # fmt: skip
     """List for each lane the negatives whose score may be above -1, with 1 + score, and the scores of all positives.
 
     All scores are those of quantized arithmetic.
@@ -144,8 +149,8 @@ def list_near(
     frequent : quantized frequent features of the rows, as from `rare_features.split_rows`, and dense features
     rare_scores : contribution of rare features to the rows, as from `rare_features.score_rare_features`
     row_bounds : (steps, sizes, errors) of the rows, as from `quantize_rows`
-    W, bias : (lines of frequent features, int16 (n_frequent, LANES), and pairs of dense ones, int16 (n_dense / 2,
-        2 LANES), see `simd.add_dense_int16`), and (LANES,)
+    W, n_lanes, bias : (lines of frequent features, int16 (n_frequent, LANES), and pairs of dense ones, int16
+        (n_dense / 2, 2 LANES), see `simd.add_dense_int16`), the number of lanes with a label, and (LANES,)
     lane_bounds : float32 (4, LANES), `error_bounds` of each lane
     positives : CSR (indptr, lanes, not used), the lanes whose label each row has
     rows, slack, count : (LANES, n_samples) twice and (LANES,), the lists and their lengths
@@ -157,13 +162,13 @@ def list_near(
     starts, features, numbers, dense = frequent
     rare_indptr, rare_lanes, rare_numbers = rare_scores
     flat, flat_pairs, flat_dense, n_dense = W[0].reshape(-1), W[1].reshape(-1), dense.reshape(-1), dense.shape[1]
-    sums, dense_sums = np.empty(LANES, np.int32), np.empty(DENSE_ROWS * LANES, np.int32)
+    sums, dense_sums = np.empty(LANES, np.int32), np.zeros(DENSE_ROWS * LANES, np.int32)
     score = np.empty(LANES, np.float32)
     upper_scores = np.empty(LANES, np.float32)
     for row in range(starts.shape[0] - 1):
         add_int16(features, numbers, starts[row], starts[row + 1], flat, sums)
         if n_dense > 0:
-            _add_dense(flat_dense, row, starts.shape[0] - 1, n_dense, flat_pairs, dense_sums)
+            _add_dense(flat_dense, row, starts.shape[0] - 1, n_dense, flat_pairs, n_lanes, dense_sums)
             sums += dense_sums[row % DENSE_ROWS * LANES :][:LANES]
         for position in range(rare_indptr[row], rare_indptr[row + 1]):
             sums[rare_lanes[position]] += rare_numbers[position]

@@ -217,7 +217,7 @@ class Passes:
             lists = self.rows, self.numbers, counts, scores, ends
             for batch, frequent, rare_scores in self.quantized.row_batches(part, lanes.rare_weights):
                 X = batch.start, frequent, rare_scores, tuple(bound[batch] for bound in row_bounds)
-                list_near(*X, lanes.weights, lanes.bias, bounds, lanes.positives(batch), *lists)
+                list_near(*X, lanes.weights, len(group), lanes.bias, bounds, lanes.positives(batch), *lists)
         of_positives = (scores[begin:end] for begin, end in zip(starts[:-1], ends, strict=False))
         return [(*listed, of_label) for listed, of_label in zip(self.lists(counts), of_positives, strict=False)]
 
