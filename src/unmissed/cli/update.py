@@ -51,8 +51,9 @@ def update(
     is converted with the features that the run stores; --vocabulary-growth learns new words. The same command resumes
     an interrupted update. The old run is used for prediction until the new one is complete and replaces it.
 
-    The result is the one that a training on the same rows and labels gives. It takes as long, or half as long if the
-    run was trained with --keep-dual: labels then start from their earlier solutions and are certified again.
+    The result is the one that a training on the same rows and labels gives, and takes as long. With train --keep-dual,
+    labels start from their earlier solutions and are certified again; together with --keep-rows, updates take about
+    half as long.
 
     Example: unmissed update laws news.jsonl.xz
 

@@ -210,7 +210,7 @@ class TextFeatures(TransformerMixin, BaseEstimator):
     def with_record(self, record: TermRecord) -> TextFeatures:
         """Return these text features with another record."""
         other = copy(self)
-        vars(other)["record"] = record
+        other.__dict__["record"] = record
         return other
 
     def transform_record(self, record: TermRecord) -> sparse.csr_matrix:
