@@ -60,9 +60,9 @@ def main() -> None:
         *(part for name in everything for part in page_parts(name, everything[name], options.without)),
     ]
     (HERE / "results.md").write_text("\n".join(parts), encoding="utf-8")
-    facts = {"commit": options.commit, "time_limit_seconds": seconds, "unseen_labels": unseen}
+    made_by = {"commit": options.commit, "time_limit_seconds": seconds, "unseen_labels": unseen}
     figures = {name: plain_figures(each) for name, each in everything.items()}
-    (HERE / "results.json").write_text(json.dumps({**facts, "percent": figures}, indent=1) + "\n", encoding="utf-8")
+    (HERE / "results.json").write_text(json.dumps({**made_by, "percent": figures}, indent=1) + "\n", encoding="utf-8")
     readme = HERE.parent / "README.md"
     table = "\n".join(line for line in short.splitlines() if line.startswith("|"))
     marked = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
