@@ -1,7 +1,7 @@
 """`unmissed study`: reproduce the paper's tables and figures, and simulate missing labels on a data set."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -144,12 +144,7 @@ def missing(
             workers=workers,
             progress=progress,
         )
-    if as_json:
-        show.print_json({**study, "files": [str(path) for path in files]})
-        return
-    for sentence in study["advice"]:
-        show.say(sentence)
-    show.say(f"Report: {files[0]}")
+    _print_study(study, files, as_json)
 
 
 @app.command()
@@ -198,12 +193,7 @@ def network(
             workers=workers,
             progress=progress,
         )
-    if as_json:
-        show.print_json({**study, "files": [str(path) for path in files]})
-        return
-    for sentence in study["advice"]:
-        show.say(sentence)
-    show.say(f"Report: {files[0]}")
+    _print_study(study, files, as_json)
 
 
 @app.command()
@@ -265,6 +255,16 @@ def _show(mean: float | None, spread: float | None) -> str:
     if mean is None:
         return "diverged"
     return f"{mean:.4f}" if spread is None else f"{mean:.4f} ± {spread:.4f}"
+
+
+def _print_study(study: dict[str, Any], files: list[Path], as_json: bool) -> None:
+    """Print the results as JSON, or what was found and where the report is."""
+    if as_json:
+        show.print_json({**study, "files": [str(path) for path in files]})
+        return
+    for sentence in study["advice"]:
+        show.say(sentence)
+    show.say(f"Report: {files[0]}")
 
 
 def _print_files(files: list[Path], as_json: bool) -> None:

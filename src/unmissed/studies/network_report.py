@@ -9,8 +9,8 @@ from typing import Any
 from unmissed.data import TextFeatures
 from unmissed.progress import Progress, silent
 from unmissed.reports.network_page import write_network_report
-from unmissed.runs.compare.comparison import prepare
 from unmissed.studies.network_losses import NetworkStudySettings, run_study
+from unmissed.studies.study_folder import prepare_study
 
 PathLike = str | os.PathLike[str]
 
@@ -28,7 +28,6 @@ def study_network(
     progress: Progress = silent,
 ) -> tuple[dict[str, Any], list[Path]]:
     """Read both data sets, run the study and write the report; return the results and the files, the page first."""
-    how = {"columns": None, "header": True, "one_based": False, "progress": silent, **(reading or {})}
-    data = prepare(train, test, out / "data", name, text, how)
+    data = prepare_study(train, test, out, name, text, reading)
     study = run_study(out, data, settings, workers=workers, progress=progress)
     return study, [*write_network_report(study, out), out / "summary.csv", out / "study.json"]

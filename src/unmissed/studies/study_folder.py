@@ -1,12 +1,18 @@
-"""The folder of a study, which belongs to one set of settings."""
+"""The folder of a study, which belongs to one set of settings, and the data in it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from unmissed.archive import read_json, write_json
+from unmissed.data import TextFeatures
 from unmissed.errors import InputError
+from unmissed.progress import silent
+from unmissed.runs.compare.comparison import PreparedData, prepare
+
+PathLike = str | os.PathLike[str]
 
 SETTINGS_FILE = "settings.json"
 
@@ -25,3 +31,16 @@ def claim(out: Path, metadata: dict[str, Any]) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, metadata)
+
+
+def prepare_study(
+    train: PathLike,
+    test: PathLike,
+    out: Path,
+    name: str | None,
+    text: TextFeatures | None,
+    reading: dict[str, Any] | None,
+) -> PreparedData:
+    """Read both data sets into the folder of a study; `reading` has the options that differ from the defaults."""
+    how = {"columns": None, "header": True, "one_based": False, "progress": silent, **(reading or {})}
+    return prepare(train, test, out / "data", name, text, how)
