@@ -1,27 +1,17 @@
 """An update that learns new words, withdraws rows or drops labels is a training on the same data, bit for bit."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.cli.speaking import refused, said
 from tests.runs.corpora import PARAMS, tree_bytes, write_texts
+from tests.runs.json_lines import rows_of, write
 from unmissed.data import TextFeatures, load
 from unmissed.errors import InputError
 from unmissed.runs import calibrate, extend, open_run, train, update
 from unmissed.runs.inspection import certificate
 
 TEXT = TextFeatures(min_df=2)
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

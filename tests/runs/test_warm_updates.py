@@ -1,12 +1,11 @@
 """An update that starts from dual variables has the certificates of a training from the beginning."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.cli.speaking import said
 from tests.runs.corpora import tree_bytes
+from tests.runs.json_lines import rows_of, write
 from unmissed.data import TextFeatures, load, make_corpus
 from unmissed.errors import InputError
 from unmissed.models import DiSMEC, PWDiSMEC
@@ -30,15 +29,6 @@ def documents(name, n, labels=12):
         text = " ".join(WORDS[number] for number in numbers)
         found.append({"id": f"{name}{row}", "text": text, "labels": [*names, *(["rare"] if row % 97 == 3 else [])]})
     return found
-
-
-def rows_of(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
