@@ -1,5 +1,6 @@
 """The README's commands and code run as they stand there."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -35,3 +36,16 @@ def test_every_link_of_the_readme_leads_to_a_file():
         assert target.startswith("https://") or (ROOT / path).is_file(), target
         headings = re.findall(r"^#+ (.+)", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
         assert not anchor or anchor in {re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+def test_the_table_of_the_readme_has_the_figures_of_the_results():
+    percent = json.loads((ROOT / "docs" / "results.json").read_text(encoding="utf-8"))["percent"]
+    (table,) = re.findall(r"<!-- results -->\n(.*?)<!-- /results -->", README, re.DOTALL)
+    header, _, *rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines())
+    assert {column.split()[0] for column in header[1:]} == percent.keys()
+    assert {title for title, *_ in rows} == {title for methods in percent.values() for title in methods}
+    for title, *cells in rows:
+        for column, cell in zip(header[1:], cells, strict=True):
+            name, metric = column.split()
+            figures = percent[name][title]
+            assert cell == (figures if isinstance(figures, str) else f"{figures[metric]:.2f}"), (title, column)

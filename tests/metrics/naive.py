@@ -112,7 +112,7 @@ def evaluate(rankings, scores, truths, n_labels, inverse, ks, conventions, train
     figures = {}
     for k in ks:
         plain = [row_metrics(labels, true, k, conventions.empty_ndcg) for labels, _, true, _ in rows]
-        for name in ("P", "nDCG", "recall", "sample precision", "sample F1", "MRR"):
+        for name in row_metrics([], set(), k):
             figures[f"{name}@{k}"] = ratio(sum(row[name] for row in plain), len(rows))
         hits = sum(label in true for labels, _, true, _ in rows for label in labels[:k])
         n_pairs = sum(n_listed(labels, k) + len(true) for labels, _, true, _ in rows)
