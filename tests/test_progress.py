@@ -29,6 +29,17 @@ def test_lines_are_rare_and_tell_what_is_left(clock):
     assert len(lines) == 2
 
 
+def test_the_rate_of_a_second_file_does_not_count_the_first(clock):
+    lines = []
+    report = progress.ProgressLines("reading", "", lines.append, pause=30.0)
+    clock[0] += 25
+    report(1000, 1000)
+    report(1, 1000)
+    clock[0] += 10
+    report(500, 1000)
+    assert lines == ["reading: 500 of 1,000 (50 %) after 35 s, about 10 s to go"]
+
+
 def test_work_of_unknown_size_is_counted(clock):
     lines = []
     report = progress.ProgressLines("reading", "", lines.append, pause=1.0)

@@ -44,6 +44,8 @@ class AllProgress:
 class ProgressLines:
     """A progress callback that writes a line with the remaining time at the current rate.
 
+    Where `done` falls, other work has begun, such as a second file, and the rate is measured anew.
+
     Parameters
     ----------
     description : the begin of each line
@@ -58,12 +60,14 @@ class ProgressLines:
     ) -> None:
         self._description, self._unit, self._write, self._pause = description, unit, write, pause
         self._begin = self._since = self._latest = time.monotonic()
-        self._ended = not last
+        self._ended, self._done = not last, 0
 
     def __call__(self, done: int, total: int | None) -> None:
         """Report progress."""
         now, unit = time.monotonic(), self._unit
-        self._since = self._since if done else now
+        if done == 0 or done < self._done:
+            self._since = now
+        self._done = done
         ends = not self._ended and done == total
         if now - self._latest < self._pause and not ends:
             return
