@@ -26,7 +26,7 @@ are measured in [comparing methods](compare.md), and why the paper's weighting l
 [propensities](propensity.md#why-the-papers-weighting-loses-on-delicious).
 
 ```sh
-unmissed study paper --data DATA --out DIR --time-limit {limit} --unseen-labels {unseen}   # commit {commit}
+unmissed study paper --data DATA --out DIR {jobs}--time-limit {limit} --unseen-labels {unseen}   # commit {commit}
 python docs/results.py DIR --commit {commit}
 ```
 
@@ -51,8 +51,9 @@ def main() -> None:
     unseen, seconds = some["data"]["unknown_policy"], some["settings"]["limits"]["seconds"]
     if seconds is None:
         parser.error("the page states a time limit: run the study with --time-limit")
-    limit = f"{seconds / 60:g}m"
-    head = HEAD.format(commit=options.commit, limit=limit, unseen=unseen, policy=POLICY[unseen])
+    limit, n_jobs = f"{seconds / 60:g}m", some["settings"]["n_jobs"]
+    jobs = f"--jobs {n_jobs} " if n_jobs else ""
+    head = HEAD.format(commit=options.commit, limit=limit, jobs=jobs, unseen=unseen, policy=POLICY[unseen])
     short = to_markdown(summary(everything))
     parts = [
         head,

@@ -119,11 +119,16 @@ def cost_table(results: Results) -> Grid:
         "state",
     ]
     notes = [
-        f"Training: wall time on {results['made_with']['cores']} cores, one process per method, without reading the "
+        f"Training: wall time on {_threads(results)}, one process per method, without reading the "
         "data and compiling kernels. CPU: the time of all cores together, which depends less on other load. For an "
         "interrupted method, both are those of its last start. Peak memory: maximum resident set size in training."
     ]
     return Grid("cost", "Training time, memory and model size", columns, rows, notes)
+
+
+def _threads(results: Results) -> str:
+    cores, n_jobs = results["made_with"]["cores"], results["settings"]["n_jobs"]
+    return f"{n_jobs} of {cores} cores" if n_jobs and 0 < n_jobs < cores else f"{cores} cores"
 
 
 def data_table(results: Results) -> Grid:
