@@ -49,7 +49,7 @@ def test_other_settings_in_the_same_folder_end_as_one_line(tmp_path, capsys):
     [
         (["--propensities", "a,b"], "numbers separated by commas"),
         (["--propensities", "0"], "(0, 1]"),
-        (["--workers", "0"], "at least 1"),
+        (["--workers", "0"], "Invalid value for '--workers'"),
         (["--data", "nowhere"], "neither"),
     ],
 )

@@ -1,5 +1,7 @@
 """`unmissed study`: reproduce the paper's tables and figures, and simulate missing labels on a data set."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +24,45 @@ app = typer.Typer(
 )
 
 OutOption = Annotated[Path, typer.Option("--out", help="The output folder.", file_okay=False)]
+WorkersOption = Annotated[int | None, typer.Option(help="Processes. Default: one per core.", min=1)]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What studies on a data set share: the data, its name, the output folder and the number of processes."""
+
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="The training set; its labels are taken as complete.")]
+    test: Annotated[str, typer.Argument(metavar="TEST", help="The test set; its labels are taken as complete.")]
+    out: OutOption
+    workers: WorkersOption = None
+    name: Annotated[str | None, typer.Option(help="The name of the data set. Default: its folder's name.")] = None
+    as_json: show.JsonOption = False
+
+    def run(self, study: Callable[..., Any], settings: Any, reading: ReadingOptions, text: TextOptions) -> None:
+        """Run a study with progress, and print its results or where its report is."""
+        features = text.features(self.train, reading.columns)
+        with show.stoppable(lambda: _kept(self.out)), show.progress_bar("training") as progress:
+            found, files = study(
+                self.train,
+                self.test,
+                self.out,
+                settings,
+                text=features,
+                reading=reading.words(),
+                name=self.name,
+                workers=self.workers,
+                progress=progress,
+            )
+        if self.as_json:
+            show.print_json({**found, "files": [str(path) for path in files]})
+            return
+        for sentence in found["advice"]:
+            show.say(sentence)
+        show.say(f"Report: {files[0]}")
+
+
+def _kept(out: Path) -> str:
+    return f"finished trainings are kept in {out}; the same command resumes"
 
 
 @app.command()
@@ -59,7 +100,7 @@ def mnist(
     hidden: Annotated[int, typer.Option(help="Hidden units.")] = 128,
     batch: Annotated[int, typer.Option(help="Batch size.")] = 32,
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.001,
-    workers: Annotated[int | None, typer.Option(help="Processes. Default: one per core.")] = None,
+    workers: WorkersOption = None,
     as_json: show.JsonOption = False,
 ) -> None:
     """Train a small network on MNIST with missing labels under six losses, and test it on complete labels.
@@ -76,13 +117,10 @@ def mnist(
     from unmissed.studies.mnist import MnistSettings
     from unmissed.studies.mnist_report import study_mnist
 
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers must be at least 1, not {workers}")
     if epochs is None:
         epochs = 10 if data is not None else 100  # the small digits have 40 times fewer rows
     settings = MnistSettings(_parse_numbers(propensities), seeds, epochs, hidden, batch, rate)
-    kept = f"finished trainings are kept in {out}; the same command resumes"
-    with show.stoppable(lambda: kept), show.progress_bar("training") as progress:
+    with show.stoppable(lambda: _kept(out)), show.progress_bar("training") as progress:
         study, files = study_mnist(out, settings, data, workers=workers, progress=progress)
     if as_json:
         show.print_json({"files": [str(path) for path in files], "summary": study["summary"]})
@@ -107,17 +145,12 @@ def mnist(
 @app.command()
 @with_groups
 def missing(
-    train: Annotated[str, typer.Argument(metavar="TRAIN", help="The training set; its labels are taken as complete.")],
-    test: Annotated[str, typer.Argument(metavar="TEST", help="The test set; its labels are taken as complete.")],
-    out: OutOption,
+    options: StudyOptions,
     reading: ReadingOptions,
     text: TextOptions,
     a: Annotated[float, typer.Option("--a", help="A of the propensity model that drops labels.")] = 0.55,
     b: Annotated[float, typer.Option("--b", help="B of the propensity model that drops labels.")] = 1.5,
     seeds: Annotated[int, typer.Option(help="Number of repetitions with different dropped labels.")] = 3,
-    workers: Annotated[int | None, typer.Option(help="Processes. Default: one per core.")] = None,
-    name: Annotated[str | None, typer.Option(help="The name of the data set. Default: its folder's name.")] = None,
-    as_json: show.JsonOption = False,
 ) -> None:
     """Simulate missing labels with known propensities, and compare results on observed and on complete labels.
 
@@ -131,28 +164,13 @@ def missing(
     from unmissed.studies.missing_labels import MissingLabelSettings
     from unmissed.studies.missing_report import study_missing
 
-    features = text.features(train, reading.columns)
-    with show.progress_bar("training") as progress:
-        study, files = study_missing(
-            train,
-            test,
-            out,
-            MissingLabelSettings(a, b, seeds),
-            text=features,
-            reading=reading.words(),
-            name=name,
-            workers=workers,
-            progress=progress,
-        )
-    _print_study(study, files, as_json)
+    options.run(study_missing, MissingLabelSettings(a, b, seeds), reading, text)
 
 
 @app.command()
 @with_groups
 def network(
-    train: Annotated[str, typer.Argument(metavar="TRAIN", help="The training set; its labels are taken as complete.")],
-    test: Annotated[str, typer.Argument(metavar="TEST", help="The test set; its labels are taken as complete.")],
-    out: OutOption,
+    options: StudyOptions,
     reading: ReadingOptions,
     text: TextOptions,
     propensities: Annotated[str, typer.Option(help="Propensities, separated by commas.")] = "0.1,0.3,0.5,0.7,1",
@@ -162,9 +180,6 @@ def network(
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.005,
     rows: Annotated[int | None, typer.Option(help="Random training rows to use. Default: all.")] = None,
     test_rows: Annotated[int | None, typer.Option(help="Random test rows to use. Default: all.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes. Default: one per core.")] = None,
-    name: Annotated[str | None, typer.Option(help="The name of the data set. Default: its folder's name.")] = None,
-    as_json: show.JsonOption = False,
 ) -> None:
     """Train networks on a data set with missing labels under six losses, and test them on complete labels.
 
@@ -179,21 +194,7 @@ def network(
     from unmissed.studies.network_report import study_network
 
     settings = NetworkStudySettings(_parse_numbers(propensities), seeds, epochs, hidden, rate, rows, test_rows)
-    features = text.features(train, reading.columns)
-    kept = f"finished trainings are kept in {out}; the same command resumes"
-    with show.stoppable(lambda: kept), show.progress_bar("training") as progress:
-        study, files = study_network(
-            train,
-            test,
-            out,
-            settings,
-            text=features,
-            reading=reading.words(),
-            name=name,
-            workers=workers,
-            progress=progress,
-        )
-    _print_study(study, files, as_json)
+    options.run(study_network, settings, reading, text)
 
 
 @app.command()
@@ -255,16 +256,6 @@ def _show(mean: float | None, spread: float | None) -> str:
     if mean is None:
         return "diverged"
     return f"{mean:.4f}" if spread is None else f"{mean:.4f} ± {spread:.4f}"
-
-
-def _print_study(study: dict[str, Any], files: list[Path], as_json: bool) -> None:
-    """Print the results as JSON, or what was found and where the report is."""
-    if as_json:
-        show.print_json({**study, "files": [str(path) for path in files]})
-        return
-    for sentence in study["advice"]:
-        show.say(sentence)
-    show.say(f"Report: {files[0]}")
 
 
 def _print_files(files: list[Path], as_json: bool) -> None:
