@@ -27,7 +27,7 @@ from unmissed.progress import Progress, silent
 from unmissed.propensity import drop_labels
 from unmissed.studies.idx import Digits, embedded_digits, read_mnist
 from unmissed.studies.network import Network, train
-from unmissed.studies.propensity_grid import cell_name, check_counts, check_grid, finite, summarize_seeds, to_csv
+from unmissed.studies.propensity_grid import TrainingCell, check_counts, check_grid, finite, summarize_seeds, to_csv
 from unmissed.studies.study_folder import claim
 
 N_LABELS = 10
@@ -93,18 +93,8 @@ class MnistState:
 
 
 @dataclass(frozen=True)
-class MnistTask:
+class MnistTask(TrainingCell):
     """One training of the grid; the metadata of its piece are the losses and accuracies after each epoch."""
-
-    variant: str
-    propensity: float
-    seed: int
-    size: int = 1
-
-    @property
-    def key(self) -> str:
-        """The key of its piece."""
-        return f"{self.variant}/p{cell_name(self.propensity)}/seed{self.seed}"
 
     def run(self, shared: tuple[Digits, MnistSettings]) -> Piece:
         """Train one network."""

@@ -29,7 +29,7 @@ from unmissed.ranking import Ranking
 from unmissed.runs.compare.comparison import PreparedData
 from unmissed.runs.run_folder import versions
 from unmissed.studies.estimates import over_seeds
-from unmissed.studies.propensity_grid import cell_name, check_counts, check_grid, finite, summarize_seeds, to_csv
+from unmissed.studies.propensity_grid import TrainingCell, check_counts, check_grid, finite, summarize_seeds, to_csv
 from unmissed.studies.study_folder import claim
 
 METHOD = "neural"
@@ -119,18 +119,8 @@ class NetworkStudyState:
 
 
 @dataclass(frozen=True)
-class NetworkTask:
+class NetworkTask(TrainingCell):
     """One training; its piece has the ranking of the test rows, test loss and accuracy."""
-
-    variant: str
-    propensity: float
-    seed: int
-    size: int = 1
-
-    @property
-    def key(self) -> str:
-        """The key of its piece."""
-        return f"{self.variant}/p{cell_name(self.propensity)}/seed{self.seed}"
 
     def run(self, rows: NetworkRows) -> Piece:
         """Train on the observed labels and test on complete ones."""

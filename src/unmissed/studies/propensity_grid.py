@@ -6,12 +6,28 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from unmissed.errors import InputError
 from unmissed.losses.inverse import check_propensities
+
+
+@dataclass(frozen=True)
+class TrainingCell:
+    """A training of the grid: the key of its loss, the propensity and the seed. Subclasses are tasks: they add `run`."""
+
+    variant: str
+    propensity: float
+    seed: int
+    size: int = 1
+
+    @property
+    def key(self) -> str:
+        """The key of its piece."""
+        return f"{self.variant}/p{cell_name(self.propensity)}/seed{self.seed}"
 
 
 def check_grid(propensities: Sequence[float]) -> None:
