@@ -53,6 +53,10 @@ def test_a_text_of_the_command_line_takes_one_line_of_dense_features(here, capsy
         (["--text", "cod net", "--dense", "test.npy"], "test.npy: has 20 rows; --text has 1"),
         (["test.jsonl", "--dense", "train.npy"], "train.npy: has 60 rows; test.jsonl has 20"),
         (["test.jsonl", "--dense", "narrow.npy"], "narrow.npy: has 2 columns; run was trained on 3 of them"),
+        (
+            ["--text", "cod net", "--dense", "narrow.npy"],
+            "narrow.npy: has 2 columns; run was trained on 3 of them",
+        ),
         (["test.jsonl", "--dense", "gone.npy"], "gone.npy: no such file"),
     ):
         assert message in refused(capsys, "predict", "run", *words)

@@ -77,6 +77,7 @@ def make_results(*, published=False):
             "k": [1, 3, 5],
             "propensity": {"model": "jain", "a": 0.55, "b": 1.5},
             "interval": {"level": 0.95, "resamples": 100, "seed": 0},
+            "n_jobs": None,
         },
         "made_with": {"unmissed": "0", "cores": 2},
         "data": {

@@ -155,3 +155,12 @@ def test_a_warning_that_all_methods_share_is_said_once():
     assert page.count("some rows are empty") == 1
     assert "<li>All methods: some rows are empty</li>" in page
     assert f"<li>{escape(results['methods'][0]['title'])}: one label is half of it</li>" in page
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "words"), [(None, "on 2 cores"), (1, "on 1 of 2 cores"), (2, "on 2 cores"), (-1, "on 2 cores")]
+)
+def test_costs_state_on_how_many_cores_methods_ran(n_jobs, words):
+    results = make_results()
+    results["settings"]["n_jobs"] = n_jobs
+    assert f"wall time {words}, one process per method" in all_tables(results)["cost"].notes[0]

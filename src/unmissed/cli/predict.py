@@ -190,7 +190,7 @@ def predict(
             if one_document and data is not None:
                 text, ids = read_document(opened, data, reading.columns.encoding), [Path(data).stem]
             if text is not None:
-                rows = _one_text(text, reading.dense)
+                rows = _one_text(opened, text, reading.dense)
             elif data is not None:
                 rows, ids = read_rows(opened, data, progress=progress, **reading.words(reading_of(opened)))
                 note = rows.advice() if isinstance(rows, TextLines) else None
@@ -255,12 +255,11 @@ def _broader(run: "Run", expand: str) -> "BroaderLabels":
     return BroaderLabels(run)
 
 
-def _one_text(text: str | None, dense: str | None) -> Any:
+def _one_text(run: "Run", text: str, dense: str | None) -> Any:
     """Return the text of --text as rows, with its dense features if they are given."""
-    from unmissed.data.dense_part import read_dense
-    from unmissed.runs.prediction import TextsWithDense
+    from unmissed.runs.prediction import TextsWithDense, read_dense_of
 
-    return [text] if dense is None else TextsWithDense(iter([text or ""]), read_dense(dense), (dense, "--text"))
+    return [text] if dense is None else TextsWithDense(iter([text]), read_dense_of(run, dense), (dense, "--text"))
 
 
 def _print_ranking(run: "Run", ranking: "Ranking", ids: list[str], json: bool) -> None:

@@ -91,9 +91,7 @@ def read_rows(
     options = ReadOptions(header, one_based, columns or Columns())
     if str(path) != STANDARD_INPUT and looks_like_sentence(path) and not os.path.lexists(path):
         raise no_data(path, "to rank one text, use --text TEXT")
-    part = None if dense is None else read_dense(dense)
-    if part is not None and run.n_dense and part.shape[1] != run.n_dense:
-        raise InputError(f"{dense}: has {part.shape[1]} columns; {run.folder} was trained on {run.n_dense} of them")
+    part = None if dense is None else read_dense_of(run, dense)
     names = str(dense), "standard input" if str(path) == STANDARD_INPUT else str(path)
     if _is_plain_text(run, path):
         lines = TextLines(path, most=SETTINGS.ranked_rows, encoding=options.columns.encoding, progress=progress)
@@ -116,6 +114,14 @@ def read_rows(
     rows = Features(sparse, X.dense if part is None else part, trusted=True)
     check_features(run, path, rows, feature_names)
     return rows, []
+
+
+def read_dense_of(run: Run, path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Return the dense features of a `.npy` file; raise InputError unless they have the columns of the run."""
+    dense = read_dense(path)
+    if run.n_dense and dense.shape[1] != run.n_dense:
+        raise InputError(f"{path}: has {dense.shape[1]} columns; {run.folder} was trained on {run.n_dense} of them")
+    return dense
 
 
 def read_document(run: Run, path: str | os.PathLike[str], encoding: str = UTF8) -> str:

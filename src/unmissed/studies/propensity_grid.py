@@ -17,7 +17,7 @@ from unmissed.losses.inverse import check_propensities
 
 @dataclass(frozen=True)
 class TrainingCell:
-    """A training of the grid: the key of its loss, the propensity and the seed. Subclasses are tasks: they add `run`."""
+    """A training of the grid: the key of its loss, the propensity and the seed. Subclasses add `run`."""
 
     variant: str
     propensity: float
