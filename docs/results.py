@@ -1,7 +1,7 @@
 """Write the page of results, `results.json` and README's table: `python docs/results.py DIR --commit COMMIT`.
 
-DIR holds a folder per data set, as `unmissed compare` or `unmissed study paper` leaves them. COMMIT is the commit that
-computed them. `tests/test_readme.py` compares README's table with `results.json`.
+DIR is the folder that `unmissed study paper` wrote, COMMIT the commit that computed it. `tests/test_readme.py` compares
+README's table with `results.json`.
 """
 
 import argparse
@@ -9,10 +9,11 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from unmissed.reports.compare_tables import all_tables
-from unmissed.reports.grids import to_markdown
-from unmissed.reports.paper_page import short_title, summary
+from unmissed.reports.grids import Grid, GridCell, number, to_markdown
+from unmissed.reports.paper_page import joined_claims, short_title, summary
 from unmissed.runs.compare.comparison import read_results
 
 HERE = Path(__file__).parent
@@ -55,9 +56,12 @@ def main() -> None:
     jobs = f"--jobs {n_jobs} " if n_jobs else ""
     head = HEAD.format(commit=options.commit, limit=limit, jobs=jobs, unseen=unseen, policy=POLICY[unseen])
     short = to_markdown(summary(everything))
+    shutil.copyfile(options.folder / "mnist" / "mnist.svg", HERE / "img" / "mnist.svg")
     parts = [
         head,
         short,
+        to_markdown(joined_claims(everything)),
+        digits_part(json.loads((options.folder / "mnist" / "study.json").read_text(encoding="utf-8"))),
         *(part for name in everything for part in page_parts(name, everything[name], options.without)),
     ]
     (HERE / "results.md").write_text("\n".join(parts), encoding="utf-8")
@@ -68,6 +72,31 @@ def main() -> None:
     table = "\n".join(line for line in short.splitlines() if line.startswith("|"))
     marked = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
     readme.write_text(marked.sub(lambda _: table + "\n", readme.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def digits_part(study: dict[str, Any]) -> str:
+    """Return the section on the paper's figure 3: the figure, and the accuracy by loss and propensity."""
+    found: dict[str, dict[float, float]] = {}
+    for row in study["summary"]:
+        title = f"{row['family']}, {row['label']}"
+        found.setdefault(title, {})[row["propensity"]] = row["accuracy_mean"]
+    propensities = sorted(study["settings"]["propensities"])
+    rows = [[GridCell(name), *(number(100 * own[p]) for p in propensities)] for name, own in found.items()]
+    columns = ["loss", *(f"p = {p:g}" for p in propensities)]
+    settings = study["settings"]
+    note = f"Means of {settings['seeds']} seeds" if settings["seeds"] > 1 else "One seed"
+    notes = [f"{note}, {settings['epochs']} epochs, {settings['hidden']} hidden units, batches of {settings['batch']}."]
+    title = f"{settings['data']}: accuracy on complete labels, percent"
+    return "\n".join(
+        [
+            "## Figure 3: networks on digits with missing labels\n",
+            "Each true label is observed with probability p. What the figure shows is in "
+            "[losses](losses.md#the-papers-figures).\n",
+            "```{image} img/mnist.svg\n:alt: Test loss and accuracy against the propensity, for six losses\n"
+            ":width: 100%\n```\n",
+            to_markdown(Grid("digits", title, columns, rows, notes)),
+        ]
+    )
 
 
 def page_parts(name: str, results: dict, without: list[str]) -> list[str]:

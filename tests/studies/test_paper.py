@@ -8,7 +8,7 @@ from tests.reports.results import make_results
 from unmissed.errors import InputError
 from unmissed.reports.compare_figures import TITLES
 from unmissed.reports.compare_tables import all_tables
-from unmissed.reports.paper_page import entries_of, joined_main, summary, write_contents
+from unmissed.reports.paper_page import entries_of, joined_claims, joined_main, summary, write_contents
 from unmissed.studies import paper
 from unmissed.studies.mnist import MnistSettings
 from unmissed.studies.paper import study_paper
@@ -41,6 +41,22 @@ def test_the_summary_has_two_figures_per_data_set_and_joins_methods_whose_number
     assert [cell.best for cell in grid.rows[1]] == [False, True, True, True, True]
     assert sum(cell.best for row in grid.rows for cell in row) == 4
     assert grid.rows[0][2].value == 100 * one["methods"][0]["figures"]["PSP@5"]["value"]
+
+
+def test_the_joined_claims_say_for_each_data_set_whether_a_claim_holds():
+    one, two = make_results(), make_results()
+    one["claims"] = [
+        {"claim": "first", "holds": True, "evidence": ""},
+        {"claim": "second", "holds": None, "evidence": ""},
+    ]
+    two["claims"] = [
+        {"claim": "third", "holds": True, "evidence": ""},
+        {"claim": "first", "holds": False, "evidence": ""},
+    ]
+    grid = joined_claims({"a": one, "b": two})
+    assert grid.columns == ["claim", "a", "b"]
+    shown = [[cell.text for cell in row] for row in grid.rows]
+    assert shown == [["first", "yes", "no"], ["second", "open", "–"], ["third", "–", "yes"]]
 
 
 def test_links_lead_to_anchors_of_the_pages(tmp_path):

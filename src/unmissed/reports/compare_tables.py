@@ -8,7 +8,7 @@ from typing import Any
 from unmissed.reports.grids import NEAR, Grid, GridCell, number
 
 Results = Mapping[str, Any]
-_HOLDS = {True: "yes", False: "no", None: "open"}
+HOLDS = {True: "yes", False: "no", None: "open"}
 
 
 def measured(results: Results) -> list[Mapping[str, Any]]:
@@ -246,7 +246,7 @@ def claim_table(results: Results) -> Grid | None:
     if not results["claims"]:
         return None
     rows = [
-        [GridCell(one["claim"]), GridCell(_HOLDS[one["holds"]]), GridCell(one["evidence"])] for one in results["claims"]
+        [GridCell(one["claim"]), GridCell(HOLDS[one["holds"]]), GridCell(one["evidence"])] for one in results["claims"]
     ]
     cheap = results["data"]["low_cost_fraction"]
     notes = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unmissed.archive import write_text
-from unmissed.reports.compare_tables import Results, data_table, main_table
+from unmissed.reports.compare_tables import HOLDS, Results, data_table, main_table
 from unmissed.reports.grids import Grid, GridCell, number, to_latex, to_markdown
 from unmissed.reports.pages import render
 
@@ -30,7 +30,8 @@ class ContentsEntry(NamedTuple):
 
 def write_contents(results: Mapping[str, Results], made: Mapping[str, Sequence[Path]], out: Path) -> Path:
     """Write `index.html` and the tables over all data sets; return the page."""
-    tables = {grid.name: grid for grid in (summary(results), joined_data(results), joined_main(results)) if grid.rows}
+    grids = (summary(results), joined_claims(results), joined_data(results), joined_main(results))
+    tables = {grid.name: grid for grid in grids if grid.rows}
     (out / "tables").mkdir(parents=True, exist_ok=True)
     for name, grid in tables.items():
         write_text(out / "tables" / f"{name}.md", to_markdown(grid))
@@ -94,6 +95,18 @@ def short_title(one: Mapping[str, Any]) -> str:
     """Return a method's name and its weighting, if it has one."""
     weighting = re.search(r"weighting=([^,]+)", one["key"])
     return ", ".join([one["title"].split(",")[0], *(weighting.groups() if weighting else ())])
+
+
+def joined_claims(results: Mapping[str, Results]) -> Grid:
+    """Return whether each of the paper's claims holds, by data set."""
+    texts = dict.fromkeys(one["claim"] for each in results.values() for one in each["claims"])
+    found = {name: {one["claim"]: one["holds"] for one in each["claims"]} for name, each in results.items()}
+    rows = [
+        [GridCell(text), *(GridCell(HOLDS[own[text]] if text in own else "–") for own in found.values())]
+        for text in texts
+    ]
+    notes = ["Open: the intervals allow both. The pages of the data sets show the differences with their intervals."]
+    return Grid("claims", "The paper's claims by data set", ["claim", *results], rows, notes)
 
 
 def joined_data(results: Mapping[str, Results]) -> Grid:
