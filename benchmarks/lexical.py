@@ -2,7 +2,7 @@
 
     python -m benchmarks.lexical TRAIN TEST VOCABULARY [--rows 5000] [--test-rows 3000] [--stemmer german]
 
-A sample of the rows of TRAIN is trained on: by PW-DiSMEC without a vocabulary, by PW-DiSMEC with --unseen-labels, by
+A sample of the rows of TRAIN is trained on: by PW-DiSMEC without a vocabulary, by PW-DiSMEC with --all-concepts, by
 lexical, and by an ensemble of the last two, whose weights are chosen on held-out training rows. Each is measured on a
 sample of TEST with all its labels that the vocabulary has.
 

@@ -44,7 +44,7 @@ class AllProgress:
 class ProgressLines:
     """A progress callback that writes a line with the remaining time at the current rate.
 
-    Where `done` falls, other work has begun, such as a second file, and the rate is measured anew.
+    Where `done` falls, other work has begun, such as a second file, and the rate is measured again.
 
     Parameters
     ----------

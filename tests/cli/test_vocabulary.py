@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     (path / "concepts.csv").write_text(TABLE, encoding="utf-8")
     texts = write_texts(path / "train.jsonl", 200)
     options = ["--vocabulary", str(path / "concepts.csv"), "--language", "en"]
-    for method, more in (("dismec", ["--unseen-labels"]), ("lexical", [])):
+    for method, more in (("dismec", ["--all-concepts"]), ("lexical", [])):
         with pytest.raises(SystemExit) as end:
             run(["train", method, str(texts), "--run", str(path / method), *options, *more])
         assert end.value.code == 0

@@ -20,7 +20,7 @@ from unmissed.cli.options import (
 )
 from unmissed.cli.train import parse_time
 from unmissed.errors import InputError
-from unmissed.models.method_registry import PLAIN, method_with_role
+from unmissed.models.method_registry import UNWEIGHTED, method_with_role
 
 if TYPE_CHECKING:
     from unmissed.execution import Limits
@@ -50,7 +50,7 @@ def compare(
     ] = None,
     baseline: Annotated[
         str, typer.Option(help="The method that paired differences refer to.", autocompletion=list_methods)
-    ] = method_with_role(PLAIN),
+    ] = method_with_role(UNWEIGHTED),
     propensity: Annotated[
         str | None,
         typer.Option(help=f"{PROPENSITIES}. Default: jain with the data set's A and B."),

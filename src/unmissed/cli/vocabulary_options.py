@@ -33,10 +33,10 @@ class VocabularyOptions:
             rich_help_panel=CONCEPTS,
         ),
     ] = None
-    unseen_labels: Annotated[
+    all_concepts: Annotated[
         bool,
         typer.Option(
-            "--unseen-labels",
+            "--all-concepts",
             help="Make concepts without a training row labels, too, so that the run can be combined with a lexical "
             "one. Methods that can suggest them do so without this option.",
             rich_help_panel=CONCEPTS,
@@ -48,8 +48,8 @@ class VocabularyOptions:
         from unmissed.data import read_vocabulary
 
         if self.vocabulary is None:
-            if self.language is not None or self.unseen_labels:
+            if self.language is not None or self.all_concepts:
                 raise InputError(f"{given_words(self)[0]} needs --vocabulary FILE")
             return {}
         known = read_vocabulary(self.vocabulary, language=self.language)
-        return {"vocabulary": known, "unseen": unseen or self.unseen_labels}
+        return {"vocabulary": known, "unseen": unseen or self.all_concepts}

@@ -21,8 +21,8 @@ GROUP = "unmissed.models"
 LINEAR, TREES, EMBEDDINGS = "linear one-vs-rest", "tree based", "embedding based"
 NETWORKS, BASELINES = "neural network", "baseline"
 """The families of methods, as the paper's main table groups them."""
-DEFAULT, PLAIN, FLOOR = "default", "plain", "floor"
-"""Roles of methods: used if none is named, its unweighted counterpart, and a baseline that ignores the features."""
+DEFAULT, UNWEIGHTED = "default", "unweighted"
+"""Roles of methods: used if none is named, and its unweighted counterpart."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,10 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "dismec": Method(
-        "unmissed.models.linear.dismec.estimator:DiSMEC", "one squared-hinge SVM per label", family=LINEAR, role=PLAIN
+        "unmissed.models.linear.dismec.estimator:DiSMEC",
+        "one squared-hinge SVM per label",
+        family=LINEAR,
+        role=UNWEIGHTED,
     ),
     "pw-dismec": Method(
         "unmissed.models.linear.dismec.estimator:PWDiSMEC",
@@ -127,7 +130,7 @@ METHODS: dict[str, Method] = {
         needs="torch",
     ),
     "popularity": Method(
-        "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES, role=FLOOR
+        "unmissed.models.popularity:Popularity", "the most frequent labels for every row", family=BASELINES
     ),
 }
 """The methods of this package by name; classes are imported on first use."""

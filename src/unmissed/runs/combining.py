@@ -57,7 +57,7 @@ def _check_alike(run: Run, dataset: Dataset) -> None:
         ("labels", run.n_labels, dataset.n_labels),
     ):
         if there != here:
-            also = ", with --unseen-labels or without" if dataset.vocabulary is not None else ""
+            also = ", with --all-concepts or without" if dataset.vocabulary is not None else ""
             raise InputError(
                 f"{run.folder}: has {there:,} {what}; the data has {here:,}; train all runs on the data{also}"
             )

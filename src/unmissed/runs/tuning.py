@@ -7,7 +7,7 @@ from typing import Any
 
 from unmissed.data import Dataset
 from unmissed.errors import InputError
-from unmissed.models.method_registry import PLAIN, find_model, make_model, method_with_role
+from unmissed.models.method_registry import UNWEIGHTED, find_model, make_model, method_with_role
 from unmissed.models.parameters import parameters_of
 from unmissed.models.selection import Choice, Goal, Sampling, choose, compare_models, default_tries
 from unmissed.progress import Progress, silent
@@ -74,7 +74,7 @@ def compare_methods(
     """
     if len(set(methods)) < 2:
         raise InputError("a comparison needs at least two methods, separated by commas: --methods dismec,parabel")
-    plain = method_with_role(PLAIN)
+    plain = method_with_role(UNWEIGHTED)
     models = {}
     for name in sorted(dict.fromkeys(methods), key=lambda name: name != plain):
         known = find_model(name)._get_param_names()

@@ -30,7 +30,7 @@ from unmissed.execution import Limits
 from unmissed.matrices import assemble
 from unmissed.metrics import Conventions, Evaluation, known_metrics
 from unmissed.metrics.conventions import RERANK_DEPTH, Policy
-from unmissed.models.method_registry import PLAIN, method_with_role
+from unmissed.models.method_registry import UNWEIGHTED, method_with_role
 from unmissed.propensity import Jain, Propensity, PropensityLike, as_propensity, default_propensity, describe
 from unmissed.runs.compare.earlier import Earlier, find_earlier
 from unmissed.runs.compare.method_specs import MethodSpec, folder_name, read_method_specs
@@ -66,7 +66,7 @@ class Comparison:
 
     specs: Sequence[MethodSpec] = field(default_factory=read_method_specs)
     scores: Mapping[str, PathLike] = field(default_factory=dict)
-    baseline: str = field(default_factory=partial(method_with_role, PLAIN))
+    baseline: str = field(default_factory=partial(method_with_role, UNWEIGHTED))
     propensity: PropensityLike | None = None
     k: Sequence[int] = (1, 3, 5)
     n_resamples: int = 1000
