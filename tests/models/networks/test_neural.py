@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from unmissed.execution import Piece, Threads  # noqa: E402
 from unmissed.features import Features  # noqa: E402
 from unmissed.losses.torch import padded_indices  # noqa: E402
 from unmissed.models import method_registry  # noqa: E402
-from unmissed.models.networks.epochs import AdamTable, SparseLayer, Training  # noqa: E402
+from unmissed.models.networks import epochs  # noqa: E402
+from unmissed.models.networks.epochs import AdamTable, Training, table_gradient  # noqa: E402
 from unmissed.models.networks.estimator import EpochTask  # noqa: E402
 from unmissed.models.training_data import TrainingData  # noqa: E402
 from unmissed.runs.compare.method_specs import all_method_specs  # noqa: E402
+from unmissed.runs.training import train  # noqa: E402
 
 TRAIN, TEST = small_corpus()
 DENSE = np.random.default_rng(0).normal(size=(TRAIN.n_samples, 5)).astype(np.float32)
@@ -54,40 +57,45 @@ def test_ranking_in_numpy_gives_the_scores_of_the_network_in_torch(kind, n_layer
     assert model.embed(X).shape == (TRAIN.n_samples, 17)
 
 
-def test_the_sparse_layer_has_the_gradient_of_a_matrix_product():
+def test_the_gradient_of_the_table_is_that_of_a_matrix_product():
     rng = np.random.default_rng(1)
-    X = sp.random(7, 5, 0.5, format="csr", dtype=np.float32, random_state=rng)
-    table = torch.randn(5, 3, requires_grad=True)
-    upstream = torch.randn(7, 3)
-    for product in (SparseLayer.apply(table, X, Threads(1)), torch.tensor(X.toarray()) @ table):
-        value = (product * upstream).sum()
-        (gradient,) = torch.autograd.grad(value, table)
-        torch.testing.assert_close(gradient, torch.tensor(X.toarray()).T @ upstream)
+    X = sp.random(7, 9, 0.3, format="csr", dtype=np.float32, random_state=rng)
+    table, upstream = torch.randn(9, 3, requires_grad=True), torch.randn(7, 3)
+    ((torch.tensor(X.toarray()) @ table) * upstream).sum().backward()
+    columns, found = table_gradient(X, upstream.numpy(), Threads(1))
+    assert columns.tolist() == sorted(set(X.indices.tolist()))
+    expected = table.grad.numpy().copy()
+    np.testing.assert_allclose(found, expected[columns], rtol=1e-5, atol=1e-6)
+    expected[columns] = 0
+    assert not expected.any()
 
 
+@pytest.mark.kernel
+@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("rows", [None, [2, 0]])
-def test_adam_takes_the_steps_of_torch(rows):
-    torch.manual_seed(0)
-    start = torch.randn(4, 3)
-    chosen = None if rows is None else torch.tensor(rows)
-    table = AdamTable(start.clone(), torch.zeros(4, 3), torch.zeros(4, 3))
-    leaf = (start if rows is None else start[chosen]).clone().requires_grad_()
+def test_adam_takes_the_steps_of_torch(rows, n_jobs, monkeypatch):
+    monkeypatch.setattr(epochs, "ROWS", 1)
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((4, 3), np.float32)
+    chosen = None if rows is None else np.array(rows)
+    table = AdamTable(start.copy(), np.zeros((4, 3), np.float32), np.zeros((4, 3), np.float32))
+    leaf = torch.tensor(start if rows is None else start[chosen], requires_grad=True)
     optimizer = torch.optim.Adam([leaf], lr=0.1)
     for step in range(1, 5):
-        gradient = torch.randn(leaf.shape)
-        leaf.grad = gradient.clone()
+        gradient = rng.standard_normal(leaf.shape, np.float32)
+        leaf.grad = torch.tensor(gradient)
         optimizer.step()
-        table.update(chosen, gradient, step, 0.1)
-    torch.testing.assert_close(table.weights if rows is None else table.weights[chosen], leaf.detach())
+        table.update(chosen, gradient, step, 0.1, Threads(n_jobs))
+    np.testing.assert_allclose(table.weights if rows is None else table.weights[chosen], leaf.detach(), rtol=1e-5)
     if rows is not None:
-        assert torch.equal(table.weights[[1, 3]], start[[1, 3]]), "other rows stay"
+        assert np.array_equal(table.weights[[1, 3]], start[[1, 3]]), "other rows stay"
 
 
 def test_a_step_with_sampled_negatives_has_the_gradient_of_their_weighted_loss():
     data = TrainingData.check(TRAIN.X, TRAIN.Y, normalize=True)
     training = train_state(small(n_negatives=5, dropout=0.0, validation_fraction=0.0), data)
-    training.tables["labels"].weights.normal_(generator=torch.Generator().manual_seed(0))
-    before = {name: table.weights.clone().requires_grad_() for name, table in training.tables.items()}
+    np.random.default_rng(0).standard_normal(out=training.tables["labels"].weights, dtype=np.float32)
+    before = {name: torch.tensor(table.weights, requires_grad=True) for name, table in training.tables.items()}
     drawn, gradients = [], {}
     draw = training.sampler.draw
     training.sampler.draw = lambda *given: drawn.append(draw(*given)) or drawn[0]
@@ -103,7 +111,7 @@ def test_a_step_with_sampled_negatives_has_the_gradient_of_their_weighted_loss()
     for name in ("sparse_features", "bias", "labels", "label_bias"):
         rows, gradient = gradients[name]
         expected = torch.autograd.grad(loss, before[name], retain_graph=True)[0]
-        torch.testing.assert_close(gradient, expected if rows is None else expected[rows], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(gradient, expected if rows is None else expected[rows], rtol=1e-4, atol=1e-6)
         assert expected.abs().max() > 0
 
 
@@ -132,6 +140,47 @@ def test_training_stops_after_epochs_without_gain_and_keeps_the_best(monkeypatch
     assert model.epochs_ == 2
     assert np.array_equal(model.weights_["bias"], weights[1])
     assert not np.array_equal(weights[1], weights[3])
+
+
+def test_at_most_so_many_rows_are_held_out(monkeypatch):
+    data = TrainingData.check(TRAIN.X, TRAIN.Y)
+    assert train_state(small(), data).held_out.n_samples == TRAIN.n_samples // 10
+    monkeypatch.setattr("unmissed.models.networks.estimator._HELD_OUT", 3)
+    assert train_state(small(), data).held_out.n_samples == 3
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: default_dtype(torch.float64),
+    ],
+)
+def test_training_does_not_depend_on_settings_of_the_caller(setting):
+    expected = small(max_epochs=1).fit(TRAIN.X, TRAIN.Y).weights_
+    with setting():
+        found = small(max_epochs=1).fit(TRAIN.X, TRAIN.Y).weights_
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("validation_fraction", [0.0, 0.1])
+def test_a_training_that_diverges_says_so_and_stores_nothing(validation_fraction, tmp_path):
+    model = small(learning_rate=1e20, validation_fraction=validation_fraction)
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(InputError, match="diverged in epoch 1"):
+        train(model, TRAIN, tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("*state*"))
 
 
 def test_without_held_out_rows_all_epochs_are_trained():

@@ -29,6 +29,7 @@ from unmissed.ranking import Ranking
 _NETWORK = "network"
 _ALL_LABELS = 8192  # labels up to which all are negatives of each batch
 _DRAWS = 4096
+_HELD_OUT = 10_000  # rows; ranking more after each epoch would take longer than the epoch if labels are many
 
 LogitLoss = Annotated[Literal["logistic", "hinge", "squared-hinge"], Help("loss of a logit")]
 LossCorrection = Annotated[
@@ -58,7 +59,10 @@ MaxEpochs = Annotated[int, IntegerRange(1), Help("maximum number of passes over 
 HeldOut = Annotated[
     float,
     NumberRange(0, 0.5),
-    Help("fraction of the rows held out for early stopping by PSP@5; 0 trains all epochs on all rows"),
+    Help(
+        f"fraction of the rows, at most {_HELD_OUT:,}, held out for early stopping by PSP@5; 0 trains all epochs on "
+        "all rows"
+    ),
 ]
 Patience = Annotated[int, IntegerRange(1), Help("epochs without a higher held-out PSP@5 after which training stops")]
 
@@ -194,7 +198,7 @@ class NeuralXMC(ScoredByFactors, Model):
             raise InputError("correction='convex' needs loss='hinge' or 'squared-hinge'; logistic has no convex bound")
         p = self._label_propensities(rows)
         order = np.random.default_rng(self._seed).permutation(rows.n_samples)
-        n_held = int(rows.n_samples * self.validation_fraction)
+        n_held = min(int(rows.n_samples * self.validation_fraction), _HELD_OUT)
         held_out = rows.take(np.sort(order[:n_held])) if n_held else None
         kept = rows.take(np.sort(order[n_held:])) if n_held else rows
         n_negatives = self.n_negatives
