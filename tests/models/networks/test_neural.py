@@ -17,9 +17,11 @@ from unmissed.execution import Piece, Threads  # noqa: E402
 from unmissed.features import Features  # noqa: E402
 from unmissed.losses.torch import padded_indices  # noqa: E402
 from unmissed.models import method_registry  # noqa: E402
-from unmissed.models.networks import epochs  # noqa: E402
-from unmissed.models.networks.epochs import AdamTable, Training, table_gradient  # noqa: E402
+from unmissed.models.networks import tables as network_tables  # noqa: E402
+from unmissed.models.networks.epochs import Training  # noqa: E402
 from unmissed.models.networks.estimator import EpochTask  # noqa: E402
+from unmissed.models.networks.layers import NetworkShape  # noqa: E402
+from unmissed.models.networks.tables import DeviceTables, ProcessorTables, make_tables  # noqa: E402
 from unmissed.models.training_data import TrainingData  # noqa: E402
 from unmissed.runs.compare.method_specs import all_method_specs  # noqa: E402
 from unmissed.runs.training import train  # noqa: E402
@@ -57,50 +59,135 @@ def test_ranking_in_numpy_gives_the_scores_of_the_network_in_torch(kind, n_layer
     assert model.embed(X).shape == (TRAIN.n_samples, 17)
 
 
-def test_the_gradient_of_the_table_is_that_of_a_matrix_product():
-    rng = np.random.default_rng(1)
-    X = sp.random(7, 9, 0.3, format="csr", dtype=np.float32, random_state=rng)
-    table, upstream = torch.randn(9, 3, requires_grad=True), torch.randn(7, 3)
-    ((torch.tensor(X.toarray()) @ table) * upstream).sum().backward()
-    columns, found = table_gradient(X, upstream.numpy(), Threads(1))
-    assert columns.tolist() == sorted(set(X.indices.tolist()))
-    expected = table.grad.numpy().copy()
-    np.testing.assert_allclose(found, expected[columns], rtol=1e-5, atol=1e-6)
-    expected[columns] = 0
-    assert not expected.any()
+SHAPE = NetworkShape(n_sparse=9, n_dense=0, n_hidden=3, n_layers=1, n_labels=4)
+PLACES = {
+    "processor": lambda state: ProcessorTables(state, 0.1, 0, Threads(1)),
+    "two threads": lambda state: ProcessorTables(state, 0.1, 0, Threads(2)),
+    "device": lambda state: DeviceTables(state, 0.1, 0, torch.device("cpu")),
+}
+
+
+def new_state():
+    """Return random weights and empty moments."""
+    rng, shapes = np.random.default_rng(1), SHAPE.shapes
+    state = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    moments = {f"{name}-{part}": np.zeros(shapes[name], np.float32) for name in shapes for part in ("mean", "square")}
+    return state | moments
+
+
+@pytest.fixture(params=PLACES)
+def tables(request, monkeypatch):
+    monkeypatch.setattr(network_tables, "ROWS", 1)
+    return PLACES[request.param](new_state())
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("rows", [None, [2, 0]])
-def test_adam_takes_the_steps_of_torch(rows, n_jobs, monkeypatch):
-    monkeypatch.setattr(epochs, "ROWS", 1)
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal((4, 3), np.float32)
-    chosen = None if rows is None else np.array(rows)
-    table = AdamTable(start.copy(), np.zeros((4, 3), np.float32), np.zeros((4, 3), np.float32))
-    leaf = torch.tensor(start if rows is None else start[chosen], requires_grad=True)
-    optimizer = torch.optim.Adam([leaf], lr=0.1)
-    for step in range(1, 5):
-        gradient = rng.standard_normal(leaf.shape, np.float32)
-        leaf.grad = torch.tensor(gradient)
+def test_adam_takes_the_steps_of_torch(tables, rows):
+    start = new_state()["labels"]
+    chosen = slice(None) if rows is None else rows
+    expected = torch.tensor(start[chosen], requires_grad=True)
+    optimizer, rng = torch.optim.Adam([expected], lr=0.1), np.random.default_rng(0)
+    for tables.step in range(1, 5):
+        expected.grad = torch.tensor(rng.standard_normal(expected.shape, np.float32))
         optimizer.step()
-        table.update(chosen, gradient, step, 0.1, Threads(n_jobs))
-    np.testing.assert_allclose(table.weights if rows is None else table.weights[chosen], leaf.detach(), rtol=1e-5)
+        leaf = tables.leaf("labels", None if rows is None else np.array(rows))
+        assert leaf.tensor.requires_grad
+        leaf.update(expected.grad)
+    found = tables.weights()["labels"]
+    np.testing.assert_allclose(found[chosen], expected.detach(), rtol=1e-5)
     if rows is not None:
-        assert np.array_equal(table.weights[[1, 3]], start[[1, 3]]), "other rows stay"
+        assert np.array_equal(found[[1, 3]], start[[1, 3]]), "other rows stay"
+
+
+@pytest.mark.kernel
+def test_the_sparse_layer_is_a_matrix_product_and_updates_the_rows_that_the_batch_has(tables):
+    rng = np.random.default_rng(1)
+    X = sp.random(7, 9, 0.1, format="csr", dtype=np.float32, random_state=rng)
+    start = new_state()["sparse_features"]
+    weights, upstream = torch.tensor(start, requires_grad=True), torch.randn(7, 3)
+    expected = torch.tensor(X.toarray()) @ weights
+    optimizer = torch.optim.Adam([weights], lr=0.1)
+    (expected * upstream).sum().backward()
+    optimizer.step()
+    tables.step = 1
+    product, leaf = tables.sparse_layer(X)
+    np.testing.assert_allclose(product.detach(), expected.detach(), rtol=1e-5, atol=1e-6)
+    leaf.update(torch.autograd.grad((product * upstream).sum(), leaf.tensor)[0])
+    found, present = tables.weights()["sparse_features"], np.unique(X.indices)
+    assert 0 < len(present) < 9
+    np.testing.assert_allclose(found, weights.detach(), rtol=1e-4)
+    assert not np.isclose(found[present], start[present]).any()
+    for part in ("mean", "square"):
+        assert np.flatnonzero(tables.arrays()[f"sparse_features-{part}"].any(axis=1)).tolist() == present.tolist()
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"n_negatives": 5, "n_layers": 2, "loss": "logistic", "correction": "unbiased"}]
+)
+def test_a_training_on_a_device_is_that_on_the_processor(params, monkeypatch):
+    X = Features(TRAIN.X, DENSE)
+    expected = small(**params).fit(X, TRAIN.Y)
+    monkeypatch.setattr("unmissed.models.networks.epochs.make_tables", on_a_device)
+    found = small(**params).fit(X, TRAIN.Y)
+    assert expected.epochs_ == found.epochs_
+    for name, weights in expected.weights_.items():
+        np.testing.assert_allclose(found.weights_[name], weights, rtol=1e-3, atol=1e-4)
+    assert any(not np.array_equal(found.weights_[name], weights) for name, weights in expected.weights_.items())
+
+
+@pytest.mark.parametrize("n_negatives", [None, 5])
+def test_a_batch_takes_all_its_tensors_to_the_device(n_negatives, monkeypatch):
+    """The device "meta" computes shapes only, and refuses tensors of the processor as an accelerator does."""
+    monkeypatch.setattr(
+        "unmissed.models.networks.epochs.make_tables",
+        lambda state, rate, step, device, threads: DeviceTables(state, rate, step, torch.device("meta")),
+    )
+    data = TrainingData.check(Features(TRAIN.X, DENSE), TRAIN.Y)
+    training = train_state(small(n_layers=2, n_negatives=n_negatives), data)
+    updated = []
+    update = training.tables._update
+    training.tables._update = lambda name, *rest: update(name, *rest) or updated.append(name)
+    with pytest.raises(RuntimeError, match="meta tensors"):  # the loss has no value
+        training._batch(np.arange(5), np.random.default_rng(0))
+    assert sorted(updated) == sorted(training.settings.shape.shapes)
+
+
+def on_a_device(state, rate, step, device, threads):
+    """Return the tables that a device would have, on the processor."""
+    return DeviceTables(state, rate, step, torch.device("cpu"))
+
+
+def test_the_device_is_cuda_if_there_is_one_and_can_be_chosen(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch, "device", lambda name: chosen.append(name) or "cpu")
+    for available in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda available=available: available)
+        network_tables.chosen_device("auto")
+    network_tables.chosen_device("cuda:1")
+    assert chosen == ["cuda", "cpu", "cuda:1"]
+
+
+@pytest.mark.parametrize("device", ["meta", "no-such-device", "cuda:x"])
+def test_a_device_that_cannot_be_used_is_an_error_before_training(device):
+    with pytest.raises(InputError, match=f"device='{device}' cannot be used: .*"):
+        small(device=device).fit(TRAIN.X, TRAIN.Y)
+
+
+@pytest.mark.kernel
+def test_tables_on_the_processor_are_updated_by_all_threads():
+    assert isinstance(make_tables(new_state(), 0.1, 0, "cpu", Threads(2)), ProcessorTables)
 
 
 def test_a_step_with_sampled_negatives_has_the_gradient_of_their_weighted_loss():
     data = TrainingData.check(TRAIN.X, TRAIN.Y, normalize=True)
     training = train_state(small(n_negatives=5, dropout=0.0, validation_fraction=0.0), data)
-    np.random.default_rng(0).standard_normal(out=training.tables["labels"].weights, dtype=np.float32)
-    before = {name: torch.tensor(table.weights, requires_grad=True) for name, table in training.tables.items()}
+    np.random.default_rng(0).standard_normal(out=training.tables.weights()["labels"], dtype=np.float32)
+    before = {name: torch.tensor(array, requires_grad=True) for name, array in training.tables.weights().items()}
     drawn, gradients = [], {}
     draw = training.sampler.draw
     training.sampler.draw = lambda *given: drawn.append(draw(*given)) or drawn[0]
-    for name, table in training.tables.items():
-        table.update = lambda rows, gradient, *_, name=name: gradients.update({name: (rows, gradient)})
+    training.tables._update = lambda name, rows, gradient: gradients.update({name: (rows, gradient)})
     training._batch(np.arange(5), np.random.default_rng(0))
     (labels, weights), Y = drawn[0], data.Y[:5]
     assert (weights > 1.5).any()
@@ -208,7 +295,7 @@ def test_the_logistic_loss_has_no_convex_correction():
 def test_a_damaged_state_is_reported():
     data = TrainingData.check(TRAIN.X, TRAIN.Y)
     training = train_state(small(), data)
-    arrays = training.arrays() | {"bias": np.full(16, np.nan, np.float32)}
+    arrays = training.tables.arrays() | {"bias": np.full(16, np.nan, np.float32)}
     with pytest.raises(InputError, match="bias contains infinite or nan values"):
         Training(training.settings, data, None, training.p, Threads(1), Piece("state/1", arrays, {"step": 1}))
 

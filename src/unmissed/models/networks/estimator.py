@@ -64,6 +64,13 @@ HeldOut = Annotated[
         "all rows"
     ),
 ]
+Device = Annotated[
+    str,
+    Help(
+        "device of PyTorch for training, such as cpu or cuda:1; auto takes CUDA if there is one; ranking runs on the "
+        "processor"
+    ),
+]
 Patience = Annotated[int, IntegerRange(1), Help("epochs without a higher held-out PSP@5 after which training stops")]
 
 
@@ -105,13 +112,13 @@ class EpochTask:
         score = training.held_out_score()
         better = training.held_out is None or score > self.best_score
         metadata = {
-            "step": training.step,
+            "step": training.tables.step,
             "loss": loss,
             "number": self.number,
             "best": self.number if better else self.best,
             "best_score": score if better else self.best_score,
         }
-        return Piece(self.key, training.arrays(), metadata)
+        return Piece(self.key, training.tables.arrays(), metadata)
 
 
 class NeuralXMC(ScoredByFactors, Model):
@@ -149,6 +156,7 @@ class NeuralXMC(ScoredByFactors, Model):
         patience: Patience = 3,
         normalize: Normalize = True,
         dense_weight: DenseWeight = 1.0,
+        device: Device = "auto",
         n_jobs: Jobs = None,
         random_state: RandomSeed = 0,
     ) -> None:
@@ -167,6 +175,7 @@ class NeuralXMC(ScoredByFactors, Model):
         self.patience = patience
         self.normalize = normalize
         self.dense_weight = dense_weight
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -216,6 +225,7 @@ class NeuralXMC(ScoredByFactors, Model):
             "dropout": float(self.dropout),
             "batch_size": self.batch_size or int(np.clip(rows.n_samples // 64, 8, 256)),
             "seed": self._seed,
+            "device": self.device,
         }
         return NetworkProblem(settings, kept, held_out, p, self.n_jobs)
 
