@@ -113,7 +113,7 @@ def test_the_command_withdraws_drops_and_learns(corpus, run, tmp_path, capsys):
     (tmp_path / "labels.txt").write_text("food\n")
     words = ["update", run.folder.path, corpus / "new.jsonl", "--remove", tmp_path / "ids.txt", "--drop-labels"]
     output = said(capsys, *words, tmp_path / "labels.txt", "--vocabulary-growth")
-    assert "7 of them new" in output
+    assert "7 of them given now" in output
     assert "words, before" in output
     assert open_run(run.folder.path).label_names == ["fish", "law", "whales"]
     assert "update needs DATA, --remove FILE, --drop-labels FILE or --vocabulary-growth" in refused(

@@ -186,12 +186,12 @@ def test_the_command_says_how_many_rows_and_labels(tmp_path, capsys):
     more = write_texts(tmp_path / "more.jsonl", n=20, seed=1, extra="mix")
     more.write_text(more.read_text() + '{"text": "an odd cod of milk", "labels": ["mix"]}\n')
     output = said(capsys, "update", tmp_path / "run", more)
-    assert "21 of them new" in output
+    assert "21 of them given now" in output
     assert "dismec, 4 labels trained" in output
     assert open_run(tmp_path / "run").label_names == ["fish", "food", "law", "mix"]
     output = said(capsys, "update", tmp_path / "run", more)
     assert "4 labels, all trained already" in output
-    assert "of them new" not in output
+    assert "of them given now" not in output
     again = tmp_path / "again.jsonl"
     again.write_text(lines[0] + "\n")
     assert "old rows replaced" in said(capsys, "update", tmp_path / "run", again)

@@ -105,7 +105,8 @@ def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
         (title, f"{value:,}" if isinstance(value, int | float) else str(value))
         for title, value in metadata["model"].items()
     ]
-    rows.append(("on disk", f"{metadata['bytes'] / 1e6:,.1f} MB in {metadata['n_pieces']:,} pieces"))
+    pieces = "1 piece" if metadata["n_pieces"] == 1 else f"{metadata['n_pieces']:,} pieces"
+    rows.append(("on disk", f"{-(-metadata['bytes'] // 1000):,} kB in {pieces}"))
     if solved is not None:
         n_problems = solved["met"] + solved["missed"]
         converged = f"{solved['met']:,} of {n_problems:,} {solved['unit']}"

@@ -91,9 +91,9 @@ def update(
         n_samples = trained.parts[0].n_samples
         n_new = 0 if dataset is None or is_known else dataset.n_samples
         replaced = sum(source.n_samples for source in sources_of(trained)) - n_samples
-        note = f"; {replaced:,} old rows replaced" if replaced else ""
+        note = f"; {replaced:,} old rows replaced or removed" if replaced else ""
         words = f"; {trained.n_sparse:,} words, before {opened.n_sparse:,}" if vocabulary_growth else ""
-        show.say(f"{n_samples:,} rows, {n_new:,} of them new{note}{words}")
+        show.say(f"{n_samples:,} rows, {n_new:,} of them given now{note}{words}")
     if not json and is_known:
         growth = "" if vocabulary_growth else "; --vocabulary-growth learns their words"
         show.say(f"{run} was trained on these rows already{growth if trained.text is not None else ''}")
