@@ -143,6 +143,7 @@ def test_any_table_comes_back(tmp_path_factory, cells):
     [
         ("a.csv", "row,label,answer\n1,law,yes\n2,law,maybe\n", r"a\.csv:3: the answer is 'maybe'"),
         ("a.csv", "row,label\n1,law\n", r"a\.csv:1: expected the columns"),
+        ("a.csv", "row,\rlabel,answer\n1,law,yes\n", r"a\.csv:1: the header cannot be read"),
         ("a.csv", "row,label,answer\n1,yes\n", r"a\.csv:2: 2 fields"),
         ("a.csv", "row,label,answer\n,law,yes\n", r"a\.csv:2: expected a row"),
         ("a.csv", 'row,label,answer\n1,"law,yes\n', r"a\.csv:2: a record cannot be read"),

@@ -107,4 +107,6 @@ def test_a_run_is_updated_with_dense_features_only(here, capsys):
     assert "the data has 0 dense features; the run has 3; give them (--dense)" in refused(
         capsys, "update", "run", "test.jsonl"
     )
-    assert "80 rows, 20 of them given now" in said(capsys, "update", "run", "test.jsonl", "--dense", "test.npy", "--jobs", 1)
+    assert "80 rows, 20 of them given now" in said(
+        capsys, "update", "run", "test.jsonl", "--dense", "test.npy", "--jobs", 1
+    )

@@ -30,7 +30,10 @@ def test_the_first_cells_are_printed(folder, capsys):
     assert "missing_probability" in output
     assert "are expected to be true" in output
     assert "clipped at 1" not in output
-    assert "clipped at 1" in said(capsys, "missing", folder / "run", "--propensity", "constant:1e-7")
+    assert "at most" not in output
+    clipped = said(capsys, "missing", folder / "run", "--propensity", "constant:1e-7")
+    assert "clipped at 1" in clipped
+    assert "cells without a label; at most " in clipped
     assert output.count("=1+") == 3
     found = json.loads(said(capsys, "missing", folder / "run", "--top", 1000, "--json"))
     assert len(found["cells"]) == found["n_cells"] == 20

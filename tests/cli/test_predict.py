@@ -190,10 +190,10 @@ def test_what_a_threshold_left_out_is_not_counted(text_run, tmp_path, capsys):
     between = sorted(scores)[-1]  # only the best of all is left
     out = tmp_path / "best.csv"
     assert said(capsys, *words, -9, "--out", out).startswith("2 rows, 2 labels each: ")
-    assert said(capsys, *words, between, "--out", out) == f"2 rows, 1 label, at most 2 each; 1 row without any: {out}\n"
+    assert said(capsys, *words, between, "--out", out) == f"2 rows, 1 label, at most 1 each; 1 row without any: {out}\n"
     assert out.read_text().count("\n") == 2
     npz = said(capsys, *words, between, "--out", tmp_path / "best.npz")
-    assert npz.startswith("2 rows, 1 label, at most 2 each; 1 row without any: ")
+    assert npz.startswith("2 rows, 1 label, at most 1 each; 1 row without any: ")
     found = json.loads(said(capsys, *words, between, "--out", out, "--json"))
     assert (found["n_samples"], found["n_suggestions"], found["n_rows_without_suggestion"]) == (2, 1, 1)
 

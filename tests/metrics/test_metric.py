@@ -260,6 +260,8 @@ def test_what_is_not_a_metric_is_refused():
         find_metrics(["P", "PSP", "P"])
     with pytest.raises(InputError, match="no metric was named; known metrics: P, nDCG"):
         find_metrics([])
+    with pytest.raises(InputError, match=r"metric 'P@3': name the metric and k separately here, P and k = 3"):
+        find_metrics(["P@3"])
     with pytest.raises(InputError, match=r"unknown metric 'nDGC'; known metrics: P, .*; did you mean 'nDCG'\?"):
         find_metrics(["nDGC"])
 

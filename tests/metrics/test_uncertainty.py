@@ -180,10 +180,11 @@ def test_support_equals_that_of_the_reference_loops():
 
 
 def test_intervals_are_the_middle_of_the_resampled_figures():
-    found = evaluate(*corpus(30), k=1)
-    drawn = np.empty((200, 3))
+    found = evaluate(*corpus(30), k=1, metrics=["P"])
+    terms = found.terms.reshape(30, -1)
+    drawn = np.empty((200, terms.shape[1]))
     seeds = np.random.default_rng(5).integers(0, 2**64, size=200, dtype=np.uint64)
-    resample_sums(found.terms.reshape(30, 3), seeds, drawn)
+    resample_sums(terms, seeds, drawn)
     for level in (0.5, 0.95):
         expected = np.quantile(drawn[:, 0] / 30, [(1 - level) / 2, (1 + level) / 2])
         np.testing.assert_allclose(intervals(found, 200, level, seed=5)["P@1"], expected, rtol=1e-12)

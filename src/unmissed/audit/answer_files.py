@@ -84,7 +84,10 @@ def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     decoded = (line.decode("utf-8", errors="replace") + "\n" for _, line in lines(path))
     header = next(decoded, "")
     delimiter = ";" if header.count(";") > header.count(",") else ","
-    names = [name.strip().lower() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    try:
+        names = [name.strip().lower() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise InputError(f"{path}:1: the header cannot be read: {error}") from error
     if not {"label", "answer"} <= set(names) or not {"row", "id"} & set(names):
         found = ", ".join(names)[:60]
         raise InputError(f"{path}:1: expected the columns row (or id), label and answer, found {found}")

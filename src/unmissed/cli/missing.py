@@ -158,14 +158,15 @@ def _report(found: "MissingLabels", out: Path | None, json: bool) -> None:
     if out is None:
         _show_cells(found)
     written = "" if out is None else f"{out}: "
+    at_most = "at most " if found.clipped_fraction else ""
     show.say(
-        f"{written}{len(found):,} of {found.n_candidates:,} cells without a label; {found.expected:,.0f} of them are "
-        "expected to be true"
+        f"{written}{len(found):,} of {found.n_candidates:,} cells without a label; {at_most}{found.expected:,.0f} of "
+        "them are expected to be true"
     )
     if found.clipped_fraction:
         show.say(
             f"{100 * found.clipped_fraction:.1f} % of the probabilities were clipped at 1: the label is observed more "
-            "often than p there, so fewer may be true than expected"
+            "often than p there"
         )
     show.say(
         f"probabilities follow from {say_propensity(found.cells.propensity)}; "

@@ -318,6 +318,7 @@ class _RankingSize:
     n_labels: int = 0
     n_empty: int = 0
     n_no_known_words: int = 0
+    most: int = 0
 
     def add(self, part: "Ranking") -> None:
         """Add the rows and labels of a ranking."""
@@ -325,6 +326,7 @@ class _RankingSize:
         self.n_samples += part.n_samples
         self.k = max(self.k, part.k)
         self.n_labels += int(listed.sum())
+        self.most = max(self.most, int(listed.max(initial=0)))
         self.n_empty += int((listed == 0).sum())
         self.n_no_known_words += part.n_no_known_words
 
@@ -343,7 +345,7 @@ class _RankingSize:
         each = f"{_counted(self.k, 'label')} each"
         if self.n_labels < self.n_samples * self.k:
             without = f"; {_counted(self.n_empty, 'row')} without any" if self.n_empty else ""
-            each = f"{_counted(self.n_labels, 'label')}, at most {self.k} each{without}"
+            each = f"{_counted(self.n_labels, 'label')}, at most {self.most} each{without}"
         show.say(f"{_counted(self.n_samples, 'row')}, {each}: {' and '.join(map(str, written))}")
 
 

@@ -62,7 +62,8 @@ def tune(
     ] = None,
     propensity: Annotated[str | None, typer.Option(help=f"{PROPENSITIES}.")] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Cost of the search in plain trainings. Small data takes more.", min=0.1)
+        float | None,
+        typer.Option(help="Cost of the search in trainings on all rows. Small data takes more.", min=0.1),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Maximum number of training rows of a candidate.", min=100)] = None,
     labels: Annotated[int | None, typer.Option(help="Maximum number of labels.", min=2)] = None,

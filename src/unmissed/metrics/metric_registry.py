@@ -75,6 +75,9 @@ def check_metric(metric: Metric) -> Metric:
 def _find(name: str) -> Metric:
     known = known_metrics()
     if name not in known:
+        base, _, cut = name.partition("@")
+        if base in known and cut:
+            raise InputError(f"metric {name!r}: name the metric and k separately here, {base} and k = {cut}")
         raise _unknown(name, name)
     return known[name]
 

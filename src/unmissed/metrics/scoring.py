@@ -240,7 +240,9 @@ def _rank_scores(scores: Any, n_labels: int, depth: int) -> Ranking:
 
 def _check_depth(ranking: Ranking, cuts: tuple[int, ...], conventions: Conventions) -> None:
     if cuts[-1] > ranking.k:
-        raise InputError(f"k = {cuts[-1]} exceeds the ranking, which has {ranking.k} labels per row")
+        raise InputError(
+            f"k = {cuts[-1]} exceeds the ranking, which has {ranking.k} labels per row; choose a smaller k"
+        )
     if conventions.rerank and ranking.k < RERANK_DEPTH:
         raise InputError(f"re-ranking needs {RERANK_DEPTH} labels per row, and the ranking has {ranking.k}")
 

@@ -17,11 +17,11 @@ from unmissed.execution import Piece, Threads  # noqa: E402
 from unmissed.features import Features  # noqa: E402
 from unmissed.losses.torch import padded_indices  # noqa: E402
 from unmissed.models import method_registry  # noqa: E402
-from unmissed.models.networks import tables as network_tables  # noqa: E402
+from unmissed.models.networks import weight_tables as network_tables  # noqa: E402
 from unmissed.models.networks.epochs import Training  # noqa: E402
 from unmissed.models.networks.estimator import EpochTask  # noqa: E402
 from unmissed.models.networks.layers import NetworkShape  # noqa: E402
-from unmissed.models.networks.tables import DeviceTables, ProcessorTables, make_tables  # noqa: E402
+from unmissed.models.networks.weight_tables import DeviceTables, ProcessorTables, make_tables  # noqa: E402
 from unmissed.models.training_data import TrainingData  # noqa: E402
 from unmissed.runs.compare.method_specs import all_method_specs  # noqa: E402
 from unmissed.runs.training import train  # noqa: E402
@@ -60,7 +60,7 @@ def test_ranking_in_numpy_gives_the_scores_of_the_network_in_torch(kind, n_layer
 
 
 SHAPE = NetworkShape(n_sparse=9, n_dense=0, n_hidden=3, n_layers=1, n_labels=4)
-PLACES = {
+TABLES = {
     "processor": lambda state: ProcessorTables(state, 0.1, 0, Threads(1)),
     "two threads": lambda state: ProcessorTables(state, 0.1, 0, Threads(2)),
     "device": lambda state: DeviceTables(state, 0.1, 0, torch.device("cpu")),
@@ -75,10 +75,10 @@ def new_state():
     return state | moments
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=TABLES)
 def tables(request, monkeypatch):
     monkeypatch.setattr(network_tables, "ROWS", 1)
-    return PLACES[request.param](new_state())
+    return TABLES[request.param](new_state())
 
 
 @pytest.mark.kernel

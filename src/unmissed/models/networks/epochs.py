@@ -1,4 +1,4 @@
-"""Training of a network in PyTorch, epoch by epoch; with `tables`, the only module of the family that imports PyTorch.
+"""Training of a network in PyTorch, epoch by epoch; it and `weight_tables` alone import PyTorch in this family.
 
 An epoch depends on the state before it, the seed and its number only, so a training resumes after any epoch. On the
 processor, PyTorch computes in one thread, because sums of several threads may be rounded in another order; products of
@@ -34,7 +34,7 @@ from torch.nn.functional import linear, relu
 
 from unmissed.losses.torch import NegativeSampler, PropensityLoss, padded_indices
 from unmissed.losses.torch.functional import PAIRS
-from unmissed.models.networks.tables import STATE_LAYOUT, Leaf, make_tables
+from unmissed.models.networks.weight_tables import STATE_LAYOUT, Leaf, make_tables
 
 
 @dataclass(frozen=True)

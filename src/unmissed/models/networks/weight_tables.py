@@ -176,7 +176,7 @@ def chosen_device(name: str) -> torch.device:
 
 def make_tables(state: Mapping[str, Floats], rate: float, step: int, device: str, threads: Threads) -> Tables:
     """Return the tables on a device; `state` has the names of STATE_LAYOUT, and is updated on the processor."""
-    place = chosen_device(device)
-    if place.type == "cpu":
+    found = chosen_device(device)
+    if found.type == "cpu":
         return ProcessorTables(state, rate, step, threads)
-    return DeviceTables(state, rate, step, place)
+    return DeviceTables(state, rate, step, found)
