@@ -54,7 +54,18 @@ HUBS = {
         "decisions/index",
         "notes/index",
     ],
-    "reference": ["commands", "methods", "metrics", "data", "runs", "speed", "stability", "trust", "glossary", "api/index"],
+    "reference": [
+        "commands",
+        "methods",
+        "metrics",
+        "data",
+        "runs",
+        "speed",
+        "stability",
+        "trust",
+        "glossary",
+        "api/index",
+    ],
 }
 """The pages of each hub, in order; pages that are not listed here go to the last hub."""
 LAZY = ["unmissed.models", "unmissed.data", "unmissed.runs", "unmissed.execution", "unmissed.serve"]

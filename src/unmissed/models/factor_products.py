@@ -90,16 +90,20 @@ class FactorTiles:
         self.each(queries, one, threads)
         return out
 
-    def largest(self, queries: Floats, k: int, threads: Threads) -> tuple[npt.NDArray[np.int32], Floats]:
+    def largest(
+        self, queries: Floats, k: int, threads: Threads, without: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[npt.NDArray[np.int32], Floats]:
         """Return the k rows of the factor with the largest inner products for each query, and the products.
 
         Sorted by decreasing product, ties by increasing row; padded with -1 and -inf if the factor has fewer than k
-        rows.
+        rows. The rows `without` get the product -inf.
         """
+        left_out = np.zeros(self._n_rows, np.bool_) if without is None else without
         found = np.full((len(queries), k), -1, np.int32)
         best = np.full((len(queries), k), -np.inf, np.float32)
 
         def one(rows: slice, first: int, scores: Floats) -> None:
+            scores[:, left_out[first : first + scores.shape[1]]] = -np.inf
             merge_best(scores, first, found[rows], best[rows])
 
         self.each(queries, one, threads)

@@ -230,10 +230,33 @@ def test_training_stops_after_epochs_without_gain_and_keeps_the_best(monkeypatch
 
 
 def test_at_most_so_many_rows_are_held_out(monkeypatch):
-    data = TrainingData.check(TRAIN.X, TRAIN.Y)
+    data = TrainingData.check(TRAIN.X, sp.csr_matrix(np.ones((TRAIN.n_samples, 2))))
     assert train_state(small(), data).held_out.n_samples == TRAIN.n_samples // 10
     monkeypatch.setattr("unmissed.models.networks.estimator._HELD_OUT", 3)
     assert train_state(small(), data).held_out.n_samples == 3
+
+
+def test_a_row_with_the_only_positive_of_a_label_is_not_held_out():
+    Y = sp.csr_matrix(np.arange(TRAIN.n_samples)[:, None] // 2 == np.arange(TRAIN.n_samples // 2), dtype=np.float32)
+    training = train_state(small(validation_fraction=0.5), TrainingData.check(TRAIN.X[: Y.shape[0]], Y))
+    assert (training.rows.label_counts > 0).all()
+    assert training.held_out.n_samples > 0
+    assert training.held_out.n_samples + training.rows.n_samples == TRAIN.n_samples
+
+
+def test_labels_without_a_positive_are_ranked_last_in_training_and_after_it():
+    Y = TRAIN.Y.tolil()
+    Y[:, : TRAIN.n_labels // 2] = 0
+    model = small().fit(TRAIN.X, Y.tocsr())
+    untrained = np.flatnonzero(model.untrained_)
+    assert len(untrained) >= TRAIN.n_labels // 2
+    ranking = model._rank_features(model._checked(TRAIN.X), TRAIN.n_labels)
+    assert (np.isin(ranking.labels, untrained) == (ranking.scores == -np.inf)).all()
+    training = train_state(small(), TrainingData.check(TRAIN.X, Y.tocsr()))
+    training.run(1)
+    score = training.held_out_score()
+    training.tables.weights()["label_bias"][untrained] = 100
+    assert training.held_out_score() == score > 0
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,8 @@ class Training:
         weights = self.tables.weights()
         hidden = HiddenLayers(weights).apply(self.held_out.features, self.threads)
         tiles = FactorTiles(label_factor(weights))
-        found = Ranking(*tiles.largest(hidden, min(5, self.settings.shape.n_labels), self.threads)).padded(5)
+        k, untrained = min(5, self.settings.shape.n_labels), self.rows.label_counts == 0
+        found = Ranking(*tiles.largest(hidden, k, self.threads, untrained)).padded(5)
         return float(np.nan_to_num(evaluate(found, self.held_out.Y, 1 / self.p, k=(5,))["PSP@5"]))
 
     def _batch(self, chosen: npt.NDArray[np.int64], rng: np.random.Generator) -> float:

@@ -206,10 +206,9 @@ class NeuralXMC(ScoredByFactors, Model):
         if self.loss == "logistic" and self.correction == "convex":
             raise InputError("correction='convex' needs loss='hinge' or 'squared-hinge'; logistic has no convex bound")
         p = self._label_propensities(rows)
-        order = np.random.default_rng(self._seed).permutation(rows.n_samples)
-        n_held = min(int(rows.n_samples * self.validation_fraction), _HELD_OUT)
-        held_out = rows.take(np.sort(order[:n_held])) if n_held else None
-        kept = rows.take(np.sort(order[n_held:])) if n_held else rows
+        held = self._held_out(rows)
+        held_out = rows.take(np.flatnonzero(held)) if held.any() else None
+        kept = rows.take(np.flatnonzero(~held)) if held.any() else rows
         n_negatives = self.n_negatives
         if n_negatives is None and rows.n_labels > _ALL_LABELS:
             n_negatives = _DRAWS
@@ -228,6 +227,18 @@ class NeuralXMC(ScoredByFactors, Model):
             "device": self.device,
         }
         return NetworkProblem(settings, kept, held_out, p, self.n_jobs)
+
+    def _held_out(self, rows: TrainingData) -> npt.NDArray[np.bool_]:
+        """Return which rows are held out: random ones, except those with labels that no other row would have.
+
+        A label without a positive would keep its initial score, and be ranked above labels that were trained.
+        """
+        order = np.random.default_rng(self._seed).permutation(rows.n_samples)
+        held = np.zeros(rows.n_samples, np.bool_)
+        held[order[: min(int(rows.n_samples * self.validation_fraction), _HELD_OUT)]] = True
+        missing = np.asarray(rows.Y[~held].sum(axis=0)).ravel() == 0
+        held[held] = rows.Y[held] @ missing.astype(np.float32) == 0
+        return held
 
     def _label_propensities(self, rows: TrainingData) -> npt.NDArray[np.float64]:
         """Return p of each label; of cells, the observed positives over the expected true ones, the sum of 1/p."""
@@ -283,7 +294,8 @@ class NeuralXMC(ScoredByFactors, Model):
         return self._rank_features(Features(X, trusted=True).in_parts(self.n_features_in_, self.n_dense_in_), k)
 
     def _rank_features(self, rows: Features, k: int) -> Ranking:
-        return Ranking(*self.label_tiles_.get().largest(self._embed(rows), k, Threads(self.n_jobs)))
+        found = self.label_tiles_.get().largest(self._embed(rows), k, Threads(self.n_jobs), self.untrained_)
+        return Ranking(*found)
 
     def metadata(self) -> dict[str, Any]:
         """Return the numbers of epochs and of weights."""

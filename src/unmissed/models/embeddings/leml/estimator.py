@@ -281,7 +281,8 @@ class LEML(ScoredByFactors, Model):
         self.label_tiles_.get()
 
     def _rank(self, X: sp.csr_matrix, k: int) -> Ranking:
-        return Ranking(*self.label_tiles_.get().largest(self._embed(X), k, Threads(self.n_jobs)))
+        found = self.label_tiles_.get().largest(self._embed(X), k, Threads(self.n_jobs), self.untrained_)
+        return Ranking(*found)
 
     def _label_factor(self) -> Floats:
         return self.labels_
