@@ -45,6 +45,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--commit", required=True)
+    parser.add_argument(
+        "--again", nargs="*", default=[], metavar="METHOD=COMMIT", help="methods that a later commit computed again"
+    )
     parser.add_argument("--without", nargs="*", default=[], choices=TABLES)
     options = parser.parse_args()
     everything = {}
@@ -58,7 +61,11 @@ def main() -> None:
         parser.error("the page states a time limit: run the study with --time-limit")
     limit, n_jobs = f"{seconds / 60:g}m", some["settings"]["n_jobs"]
     jobs = f"--jobs {n_jobs} " if n_jobs else ""
+    again = dict(each.split("=") for each in options.again)
     head = HEAD.format(commit=options.commit, limit=limit, jobs=jobs, unseen=unseen, policy=POLICY[unseen])
+    head += "".join(
+        f"\n{method} was computed again by commit {commit}, which corrects it.\n" for method, commit in again.items()
+    )
     short = to_markdown(summary(everything))
     shutil.copyfile(options.folder / "mnist" / "mnist.svg", HERE / "img" / "mnist.svg")
     parts = [
@@ -70,7 +77,7 @@ def main() -> None:
         *(part for name in everything for part in page_parts(name, everything[name], options.without)),
     ]
     (HERE / "results.md").write_text("\n".join(parts), encoding="utf-8")
-    made_by = {"commit": options.commit, "time_limit_seconds": seconds, "unseen_labels": unseen}
+    made_by = {"commit": options.commit, "again": again, "time_limit_seconds": seconds, "unseen_labels": unseen}
     figures = {name: plain_figures(each) for name, each in everything.items()}
     (HERE / "results.json").write_text(json.dumps({**made_by, "percent": figures}, indent=1) + "\n", encoding="utf-8")
     readme = HERE.parent / "README.md"
