@@ -27,7 +27,7 @@ def test_it_shows_method_labels_certificates_and_size(run, capsys):
         "tail",
         "40 of 40 labels",
         "Largest duality gaps",
-        "MB in 3 pieces",
+        "kB in 3 pieces",
         "300 rows",
     ):
         assert part in output
