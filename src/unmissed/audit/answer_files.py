@@ -84,10 +84,8 @@ def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     decoded = (line.decode("utf-8", errors="replace") + "\n" for _, line in lines(path))
     header = next(decoded, "")
     delimiter = ";" if header.count(";") > header.count(",") else ","
-    try:
-        names = [name.strip().lower() for name in next(csv.reader([header], delimiter=delimiter), [])]
-    except csv.Error as error:
-        raise InputError(f"{path}:1: the header cannot be read: {error}") from error
+    first = _next_cells(csv.reader([header], delimiter=delimiter), f"{path}:1: the header")
+    names = [name.strip().lower() for name in first or []]
     if not {"label", "answer"} <= set(names) or not {"row", "id"} & set(names):
         found = ", ".join(names)[:60]
         raise InputError(f"{path}:1: expected the columns row (or id), label and answer, found {found}")
@@ -95,16 +93,21 @@ def _read_table(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     reader = csv.reader(decoded, delimiter=delimiter, strict=True)
     while True:
         where = f"{path}:{reader.line_num + 2}"
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise InputError(f"{where}: a record cannot be read: {error}") from error
+        cells = _next_cells(reader, f"{where}: a record")
         if cells is None:
             return
         if cells and len(cells) != len(names):
             raise InputError(f"{where}: {len(cells)} fields; the first line has {len(names)}")
         if cells:
             yield where, dict(zip(names, map(unguard, cells), strict=True))
+
+
+def _next_cells(reader: Iterator[list[str]], what: str) -> list[str] | None:
+    """Return the cells of the next record, None at the end; raise InputError if `what` cannot be read."""
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        raise InputError(f"{what} cannot be read: {error}") from error
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

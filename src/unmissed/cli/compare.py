@@ -143,7 +143,7 @@ def _kept(out: Path) -> str:
     if not (out / "data" / "train").is_dir():
         return show.AGAIN
     n_methods = n_ranked(out / "methods")
-    methods = f"{n_methods} finished method{'' if n_methods == 1 else 's'}"
+    methods = show.counted(n_methods, "finished method")
     return f"{out} keeps the data, {methods} and partial results of the others; the same command resumes"
 
 

@@ -105,8 +105,7 @@ def _rows(metadata: dict[str, Any]) -> list[tuple[str, str]]:
         (title, f"{value:,}" if isinstance(value, int | float) else str(value))
         for title, value in metadata["model"].items()
     ]
-    pieces = "1 piece" if metadata["n_pieces"] == 1 else f"{metadata['n_pieces']:,} pieces"
-    rows.append(("on disk", f"{-(-metadata['bytes'] // 1000):,} kB in {pieces}"))
+    rows.append(("on disk", f"{-(-metadata['bytes'] // 1000):,} kB in {show.counted(metadata['n_pieces'], 'piece')}"))
     if solved is not None:
         n_problems = solved["met"] + solved["missed"]
         converged = f"{solved['met']:,} of {n_problems:,} {solved['unit']}"

@@ -342,12 +342,8 @@ class _RankingSize:
 
     def report(self, written: "list[Path]") -> None:
         """Print what the files contain."""
-        each = f"{_counted(self.k, 'label')} each"
+        each = f"{show.counted(self.k, 'label')} each"
         if self.n_labels < self.n_samples * self.k:
-            without = f"; {_counted(self.n_empty, 'row')} without any" if self.n_empty else ""
-            each = f"{_counted(self.n_labels, 'label')}, at most {self.most} each{without}"
-        show.say(f"{_counted(self.n_samples, 'row')}, {each}: {' and '.join(map(str, written))}")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+            without = f"; {show.counted(self.n_empty, 'row')} without any" if self.n_empty else ""
+            each = f"{show.counted(self.n_labels, 'label')}, at most {self.most} each{without}"
+        show.say(f"{show.counted(self.n_samples, 'row')}, {each}: {' and '.join(map(str, written))}")

@@ -28,6 +28,11 @@ def say(text: object, *, err: bool = False) -> None:
     typer.echo(escape_control(text, terminal=stream.isatty()), err=err)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def warn(line: str) -> None:
     """Print a warning on standard error."""
     say(f"warning: {line}", err=True)

@@ -357,7 +357,7 @@ def report_run(run: "Run", json: bool) -> None:
 
 def _counted(n: int, unit: str) -> str:
     """Return a number with its unit, which is given in the plural: 1 label, 2 labels."""
-    return f"{n:,} {unit.removesuffix('s') if n == 1 else unit}"
+    return show.counted(n, unit.removesuffix("s"))
 
 
 def _trained(run: "Run") -> str:

@@ -98,12 +98,12 @@ class FactorTiles:
         Sorted by decreasing product, ties by increasing row; padded with -1 and -inf if the factor has fewer than k
         rows. The rows `without` get the product -inf.
         """
-        left_out = np.zeros(self._n_rows, np.bool_) if without is None else without
         found = np.full((len(queries), k), -1, np.int32)
         best = np.full((len(queries), k), -np.inf, np.float32)
 
         def one(rows: slice, first: int, scores: Floats) -> None:
-            scores[:, left_out[first : first + scores.shape[1]]] = -np.inf
+            if without is not None:
+                scores[:, without[first : first + scores.shape[1]]] = -np.inf
             merge_best(scores, first, found[rows], best[rows])
 
         self.each(queries, one, threads)

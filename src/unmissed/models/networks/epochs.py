@@ -139,13 +139,15 @@ class Training:
         leaves: list[Leaf] = []
         hidden = self._hidden(self.rows.features[chosen], leaves, rng)
         Y, cells = self.rows.Y[chosen], self.rows.cell_propensity
-        target, of_cells = padded_indices(Y, Y if cells is None else cells[chosen])
+        padded = padded_indices(Y, None if cells is None else cells[chosen])
+        target, of_cells = padded if isinstance(padded, tuple) else (padded, None)
         labels, weights = (None, None) if self.sampler is None else self.sampler.draw(Y.indices, rng)
         rows = None if labels is None else labels.numpy()
         table, shift = (self._leaf(name, leaves, rows) for name in ("labels", "label_bias"))
-        given = (target, None if cells is None else of_cells, labels, weights)
-        target, of_cells, labels, weights = (None if part is None else self.tables.tensor(part) for part in given)
-        total = self.criterion(linear(hidden, table, shift), target, of_cells, labels=labels, negative_weight=weights)
+        given = (of_cells, labels, weights)
+        of_cells, labels, weights = (None if part is None else self.tables.tensor(part) for part in given)
+        logits, target = linear(hidden, table, shift), self.tables.tensor(target)
+        total = self.criterion(logits, target, of_cells, labels=labels, negative_weight=weights)
         gradients = torch.autograd.grad(total / len(chosen), [leaf.tensor for leaf in leaves])
         for leaf, gradient in zip(leaves, gradients, strict=True):
             leaf.update(gradient)

@@ -7,7 +7,7 @@ not change (lazy Adam).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,13 +57,12 @@ class Tables(ABC):
         """Return the product of sparse rows and the table of sparse features, and a leaf that updates the table."""
 
     @abstractmethod
-    def arrays(self) -> dict[str, Floats]:
-        """Return the weights and the moments as arrays."""
+    def arrays(self, names: Iterable[str] = STATE_LAYOUT) -> dict[str, Floats]:
+        """Return weights and moments, or those that are named, as arrays."""
 
     def weights(self) -> dict[str, Floats]:
         """Return the weights as arrays."""
-        state = self.arrays()
-        return {name: state[name] for name in LAYOUT}
+        return self.arrays(LAYOUT)
 
     def _constants(self) -> tuple[float, ...]:
         """Return 1 - beta1, beta2, 1 - beta2, the correction of the second moment, epsilon and the step size."""
@@ -95,9 +94,9 @@ class ProcessorTables(Tables):
 
         return product, Leaf(product, update)
 
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self, names: Iterable[str] = STATE_LAYOUT) -> dict[str, Floats]:
         """Return the arrays themselves."""
-        return dict(self._state)
+        return {name: self._state[name] for name in names}
 
     def _update(self, name: str, rows: Rows | None, gradient: Tensor) -> None:
         weights, mean, square = (self._state[f"{name}{part}"] for part in PARTS)
@@ -135,9 +134,9 @@ class DeviceTables(Tables):
         values = self.tensor(own.data)
         return embedding_bag(indices, leaf.tensor, begins, mode="sum", per_sample_weights=values), leaf
 
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self, names: Iterable[str] = STATE_LAYOUT) -> dict[str, Floats]:
         """Return copies."""
-        return {name: tensor.to("cpu", copy=True).numpy() for name, tensor in self._state.items()}
+        return {name: self._state[name].to("cpu", copy=True).numpy() for name in names}
 
     @torch.no_grad()
     def _update(self, name: str, index: Tensor | None, gradient: Tensor) -> None:
@@ -168,7 +167,7 @@ def chosen_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError) as error:  # the second if PyTorch was built without the device
         reason = str(error).partition("\n")[0]
         raise InputError(f"device={name!r} cannot be used: {reason}") from error
     return device
